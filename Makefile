@@ -1,0 +1,43 @@
+# One command each; the first call makes a virtual environment of its own.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
+
+.PHONY: help test check bench soak clean format
+.DEFAULT_GOAL := help
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+test: $(STAMP)  ## all tests
+	$(BIN)/python -m pytest -m 'not soak' -n 2 --dist worksteal
+
+soak: $(STAMP)  ## the long ones
+	$(BIN)/python -m pytest -m soak --timeout 1800
+
+check: $(BENCH_STAMP)  ## ruff, mypy strict, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(BENCH_STAMP)  ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(BENCH_STAMP)  ## measured figures beside the peers
+	$(BIN)/python -m bench
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,169 @@
+"""The asyncio half of the turnstile. Loaded only by programs that use asyncio.
+
+Store calls are tried on the loop first: they take microseconds. One that would
+have to wait for the store goes to a thread of Headway's own, and is never left
+alone: a grant that lands after its caller went away would stay behind.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from headway.stores.base import WouldBlock
+from headway.tickets import Waiting
+from headway.turnstile import NOTICE_SECONDS, SETTLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.events import Event
+    from headway.slot import Lease, Request
+    from headway.tickets import Decision, Ticket
+    from headway.turnstile import Turnstile
+
+T = TypeVar("T")
+
+_pool: ThreadPoolExecutor | None = None
+
+
+class LoopWaiter:
+    """A task that waits for one decision."""
+
+    __slots__ = ("_loop", "_thread_id", "future")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = _thread.get_ident()
+        self.future: asyncio.Future[Decision] = self._loop.create_future()
+
+    def wake(self, decision: Decision) -> bool:
+        """Hand the decision over from any thread; false if the loop is closed."""
+        if self._thread_id == _thread.get_ident():
+            self._resolve(decision)
+            return not self._loop.is_closed()
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, decision)
+        except RuntimeError:
+            return False
+        return True
+
+    def _resolve(self, decision: Decision) -> None:
+        if not self.future.done():
+            self.future.set_result(decision)
+
+
+async def acquire(turnstile: Turnstile, request: Request) -> Lease:
+    """Like ``Turnstile.acquire``, without blocking the event loop."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        # Cancelled before it came here: let that be noticed, if it was not yet.
+        await asyncio.sleep(0)
+    started = time.monotonic()
+    ticket = turnstile.new_ticket(request)
+    try:
+        answer = await _call(turnstile.store.request, ticket, wait=request.wait)
+        if turnstile.store.news:
+            turnstile.switchboard.deliver()
+        if isinstance(answer, Waiting):
+            turnstile.settle(ticket, request, await _turn(turnstile, ticket, request))
+        else:
+            turnstile.settle(ticket, request, answer)
+        return turnstile.new_lease(ticket, started)
+    except SETTLED:
+        raise
+    except BaseException:
+        turnstile.teller.abandoned(ticket)
+        await _finish(turnstile, ticket, 0.0)
+        raise
+    finally:
+        turnstile.switchboard.detach(ticket.id)
+
+
+async def _turn(turnstile: Turnstile, ticket: Ticket, request: Request) -> Decision | None:
+    """The decision on a waiting ticket, or none when its time ran out first."""
+    waiter, timeout = LoopWaiter(), request.timeout_seconds
+    decision = turnstile.switchboard.attach(ticket.id, waiter)
+    if decision is not None:
+        return decision
+    if turnstile.store.shared:
+        turnstile.switchboard.attend()
+    notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
+    await asyncio.wait({waiter.future}, timeout=notice)
+    if not waiter.future.done() and timeout != notice:
+        on_wait = _on_loop(request.on_wait)
+        await in_thread(lambda: turnstile.announce(ticket, on_wait))
+        await asyncio.wait({waiter.future}, timeout=None if timeout is None else timeout - notice)
+    if waiter.future.done():
+        return waiter.future.result()
+    return await _call(turnstile.store.withdraw, ticket)
+
+
+async def give_back(turnstile: Turnstile, lease: Lease) -> None:
+    """Like ``Turnstile.give_back``; done before the caller goes on, cancelled or not."""
+    if lease.end():
+        await _finish(turnstile, lease.ticket, lease.held_seconds)
+
+
+async def _finish(turnstile: Turnstile, ticket: Ticket, held_seconds: float) -> None:
+    try:
+        turnstile.finish(ticket, held_seconds, patient=False)
+    except Exception:  # noqa: BLE001 - busy or broken: the thread waits, reports and repeats
+        await in_thread(lambda: turnstile.finish_or_retry(ticket, held_seconds))
+
+
+async def _call(operation: Callable[..., T], ticket: Ticket, **options: object) -> T:
+    """Run a store operation: at once if it need not wait for the store, else in a thread."""
+    try:
+        return operation(ticket, patient=False, **options)
+    except WouldBlock:
+        return await in_thread(lambda: operation(ticket, **options))
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run a store call in a thread; if cancelled, let it finish before leaving.
+
+    Threads cannot be cancelled. Leaving early would let a grant land after its
+    ticket was withdrawn. The pool is ours alone: on asyncio's shared one, callers
+    who wait for a slot can occupy every thread that a release needs.
+    """
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(8, thread_name_prefix="headway")
+    pending = asyncio.get_running_loop().run_in_executor(_pool, call)
+    try:
+        return await asyncio.shield(pending)
+    except asyncio.CancelledError:
+        while not pending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({pending})
+        raise
+
+
+def forget_after_fork() -> None:
+    """The pool's threads stayed in the parent."""
+    global _pool
+    _pool = None
+
+
+def _on_loop(on_wait: Callable[[Event], None] | None) -> Callable[[Event], None] | None:
+    """Have a callback called on the loop it came from, whatever thread the event is in."""
+    if on_wait is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def call_on_loop(event: Event) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(_call_hook, on_wait, event)
+
+    return call_on_loop
+
+
+def _call_hook(on_wait: Callable[[Event], None], event: Event) -> None:
+    from headway import events  # noqa: PLC0415
+
+    events.call(on_wait, event)

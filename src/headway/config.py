@@ -1,0 +1,228 @@
+"""Settings: ``config.toml`` in the home and ``HEADWAY_*`` variables, as one frozen value.
+
+The environment beats the file and the file beats the defaults, except for
+limits: a home has one truth about those, its file, and ``HEADWAY_LIMITS`` only
+fills in what the file does not mention.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headway import durations, keys, limits
+from headway.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headway.limits import Line
+
+FILE_NAME = "config.toml"
+
+
+class Settings:
+    """Everything that can be set, checked, with the home it belongs to."""
+
+    __slots__ = (
+        "boost_seconds",
+        "home",
+        "lines",
+        "max_waiting",
+        "offered_lines",
+        "parent_lease",
+        "paused",
+        "store_timeout_seconds",
+        "task",
+    )
+
+    home: str
+    lines: tuple[Line, ...]
+    offered_lines: tuple[Line, ...]
+    paused: frozenset[str]
+    boost_seconds: float
+    max_waiting: int
+    store_timeout_seconds: float
+    parent_lease: str | None
+    task: str | None
+
+    def __init__(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings are frozen; {name} cannot be changed")
+
+
+def _positive_duration(value: object, name: str) -> float:
+    length = durations.seconds(value, name=name)
+    if length <= 0:
+        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
+    return length
+
+
+def _count(value: object, name: str) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)  # the environment has only text
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number from 1 on, got {value!r}")
+    return value
+
+
+class _Setting:
+    """One setting: its place in the file, its variable, its default and its check."""
+
+    __slots__ = ("check", "default", "field", "variable")
+
+    def __init__(
+        self, field: str, variable: str, default: object, check: Callable[[object, str], object]
+    ) -> None:
+        self.field, self.variable, self.default, self.check = field, variable, default, check
+
+
+SETTINGS = {
+    "queue.boost": _Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
+    "queue.max_waiting": _Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
+    "store.timeout": _Setting(
+        "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
+    ),
+}
+# Variables that are no settings: where the home is, limits offered to it, and what a
+# surrounding lease passes on to the processes it guards.
+VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK")
+
+
+def home_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """The home in use: ``HEADWAY_HOME``, or ``~/.headway``."""
+    return os.path.abspath(environ.get("HEADWAY_HOME") or os.path.expanduser("~/.headway"))
+
+
+def load(home: str | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read everything once; all problems are reported together."""
+    home = home_directory(environ) if home is None else os.path.abspath(home)
+    path = os.path.join(home, FILE_NAME)
+    problems: list[str] = []
+    document = _read(path, problems)
+    values: dict[str, object] = {
+        "home": home,
+        "lines": tuple(_limits(document.pop("limits", {}), path, problems)),
+        "paused": frozenset(_paused(document.pop("paused", []), path, problems)),
+        "offered_lines": tuple(_limits_from_environment(environ, problems)),
+        "parent_lease": environ.get("HEADWAY_LEASE") or None,
+        "task": environ.get("HEADWAY_TASK") or None,
+    }
+    values |= _settings(_flat(document, path, problems), environ, path, problems)
+    if problems:
+        raise ConfigError(*problems)
+    return Settings(**values)
+
+
+def defaults(environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a governor without a home."""
+    problems: list[str] = []
+    settings = _settings({}, environ, "", problems)
+    if problems:
+        raise ConfigError(*problems)
+    return Settings(
+        home="",
+        lines=(),
+        offered_lines=(),
+        paused=frozenset(),
+        parent_lease=None,
+        task=environ.get("HEADWAY_TASK") or None,
+        **settings,
+    )
+
+
+def _read(path: str, problems: list[str]) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        problems.append(f"{path} cannot be read: {error.strerror}; check its owner and mode")
+        return {}
+    import tomllib  # noqa: PLC0415 - costs more than all of Headway, and a fresh home has no file
+
+    try:
+        return tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.append(f"{path} is not valid TOML: {error}")
+        return {}
+
+
+def _limits(table: object, path: str, problems: list[str]) -> list[Line]:
+    if not isinstance(table, dict):
+        problems.append(f'{path}: limits = {table!r} must be a table: [limits], then "agent" = 4')
+        return []
+    return _parsed(table, source=limits.FILE, where=f"{path}: [limits]", problems=problems)
+
+
+def _limits_from_environment(environ: Mapping[str, str], problems: list[str]) -> list[Line]:
+    table: dict[str, object] = {}
+    for part in environ.get("HEADWAY_LIMITS", "").split(","):
+        if not part.strip():
+            continue
+        key, equals, value = (piece.strip() for piece in part.rpartition("="))
+        if not equals:
+            problems.append(f'HEADWAY_LIMITS: {part!r} is not "key=slots"; write "agent=4,llm=8"')
+        else:
+            table[key] = int(value) if value.isdecimal() else value
+    return _parsed(table, source=limits.ENVIRONMENT, where="HEADWAY_LIMITS", problems=problems)
+
+
+def _parsed(
+    table: Mapping[str, object], *, source: str, where: str, problems: list[str]
+) -> list[Line]:
+    try:
+        return limits.parse_lines(table, source=source, where=where)
+    except ConfigError as error:
+        problems += error.problems
+        return []
+
+
+def _paused(listed: object, path: str, problems: list[str]) -> list[str]:
+    if not isinstance(listed, list):
+        problems.append(f'{path}: paused = {listed!r} must be a list: paused = ["llm/openai"]')
+        return []
+    paused = []
+    for key in listed:
+        try:
+            paused.append(keys.check(key))
+        except ConfigError as error:
+            problems.append(f"{path}: paused: {error}")
+    return paused
+
+
+def _flat(document: dict[str, object], path: str, problems: list[str]) -> dict[str, object]:
+    """``{"queue": {"boost": "5m"}}`` as ``{"queue.boost": "5m"}``, unknown names reported."""
+    flat: dict[str, object] = {}
+    for section, table in document.items():
+        entries = table.items() if isinstance(table, dict) else [("", table)]
+        flat |= {f"{section}.{name}".rstrip("."): value for name, value in entries}
+    for name in [name for name in flat if name not in SETTINGS]:
+        problems.append(f"{path}: {name} = {flat.pop(name)!r} is not a setting{_near(name)}")
+    return flat
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    close = get_close_matches(name, [*SETTINGS, "limits", "paused"], n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(SETTINGS)}"
+
+
+def _settings(
+    flat: dict[str, object], environ: Mapping[str, str], path: str, problems: list[str]
+) -> dict[str, object]:
+    values = {}
+    for name, setting in SETTINGS.items():
+        value, where = flat.get(name, setting.default), f"{path}: {name}"
+        if setting.variable in environ:
+            value, where = environ[setting.variable], setting.variable
+        try:
+            values[setting.field] = setting.check(value, where)
+        except ConfigError as error:
+            problems += error.problems
+    return values

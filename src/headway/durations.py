@@ -1,0 +1,53 @@
+"""Durations as people write them: ``90``, ``1.5``, ``"250ms"``, ``"10m"``, ``"1h30m"``."""
+
+from __future__ import annotations
+
+from headway.errors import ConfigError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_SECONDS = 10 * 365 * 86400.0
+
+
+def seconds(value: object, *, name: str) -> float:
+    """The duration in seconds; anything unclear is a ``ConfigError`` that names it."""
+    total = _parse(value)
+    if total is None or not 0 <= total <= _LONGEST_SECONDS:
+        raise ConfigError(
+            f"{name} must be a duration, got {value!r}; write seconds (90) or"
+            ' a number with a unit ("250ms", "30s", "10m", "1h30m", "2d")'
+        )
+    return total
+
+
+def optional_seconds(value: object, *, name: str) -> float | None:
+    """Like ``seconds``, where ``None`` means no bound."""
+    return None if value is None else seconds(value, name=name)
+
+
+def _parse(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    total, number, unit = 0.0, "", ""
+    for char in value + "0":
+        if char in "0123456789.":
+            if unit:
+                part = _part(number, unit)
+                if part is None:
+                    return None
+                total, number, unit = total + part, "", ""
+            number += char
+        else:
+            unit += char
+    # The "0" added above closes the last part and is all that may be left.
+    return total if number == "0" and value else None
+
+
+def _part(number: str, unit: str) -> float | None:
+    try:
+        return float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        return None

@@ -1,0 +1,104 @@
+"""Every exception Headway raises.
+
+Each keeps its arguments in ``args``, so it survives pickling, and says in its
+text what to do next.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headway.views import Capacity
+
+
+class HeadwayError(Exception):
+    """The parent of all errors below."""
+
+
+class AtCapacity(HeadwayError):
+    """No slot can be had: none is free now, or the request can never fit."""
+
+    def __init__(self, capacity: Capacity, reason: str) -> None:
+        super().__init__(capacity, reason)
+        self.capacity, self.reason = capacity, reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class QueueTimeout(HeadwayError, TimeoutError):
+    """The ticket's time in the queue ran out; it never ran."""
+
+    def __init__(self, keys: Sequence[str], timeout_seconds: float) -> None:
+        super().__init__(keys, timeout_seconds)
+        self.keys, self.timeout_seconds = keys, timeout_seconds
+
+    def __str__(self) -> str:
+        return (
+            f"no slot on {' + '.join(self.keys)} within {self.timeout_seconds:g} s of queueing;"
+            " the work was not started"
+        )
+
+
+class Cancelled(HeadwayError):
+    """Someone cancelled the ticket while it waited; it never ran."""
+
+    def __init__(self, keys: Sequence[str], ticket_id: str) -> None:
+        super().__init__(keys, ticket_id)
+        self.keys, self.ticket_id = keys, ticket_id
+
+    def __str__(self) -> str:
+        return f"ticket {self.ticket_id} on {' + '.join(self.keys)} was cancelled while it waited"
+
+
+class LeaseLost(HeadwayError):
+    """The store gave the slot up; it may belong to someone else now."""
+
+    def __init__(self, keys: Sequence[str], lease_id: str, reason: str) -> None:
+        super().__init__(keys, lease_id, reason)
+        self.keys, self.lease_id, self.reason = keys, lease_id, reason
+
+    def __str__(self) -> str:
+        return (
+            f"lease {self.lease_id} on {' + '.join(self.keys)} was lost ({self.reason});"
+            " stop the work it guards"
+        )
+
+
+class DeadlockRefused(HeadwayError):
+    """The request could only be granted after the leases of its own caller end."""
+
+    def __init__(self, key: str, held_by: Sequence[str]) -> None:
+        super().__init__(key, held_by)
+        self.key, self.held_by = key, held_by
+
+    def __str__(self) -> str:
+        return (
+            f"waiting for {self.key!r} here would never end: the leases it waits for"
+            f" ({', '.join(self.held_by)}) belong to this very caller."
+            " Pass parent=<that lease> to go ahead on its slot, or release it first"
+        )
+
+
+class ConfigError(HeadwayError, ValueError):
+    """A setting or an argument has a value that Headway will not guess about."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+class StoreUnavailable(HeadwayError):
+    """The store could not be used within its time; nothing was granted."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(store, reason)
+        self.store, self.reason = store, reason
+
+    def __str__(self) -> str:
+        return f"store {self.store} is unavailable: {self.reason}"

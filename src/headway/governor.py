@@ -1,0 +1,376 @@
+"""The governor: owns a store, hands out its slots and changes its limits."""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import functools
+import os
+import sys
+import weakref
+
+from headway import config, durations, keys, limits
+from headway.errors import ConfigError
+from headway.keys import path as keys_path
+from headway.slot import Lease, Request, Slot
+from headway.stores import open_store
+from headway.telling import Teller
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT
+from headway.turnstile import Turnstile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import TypeVar
+
+    from headway.config import Settings
+    from headway.events import Event
+    from headway.limited import Decorator
+    from headway.limits import Line, Terms
+    from headway.settings_file import SettingsFile
+    from headway.views import Capacity, Snapshot
+
+    T = TypeVar("T")
+
+MAX_TASK_LENGTH = 1000
+
+
+class Governor:
+    """Hands out the slots of one store: the home's, another directory's, or its own in memory.
+
+    One governor serves all threads and event loops of a process. A process
+    that forks may go on using it: the child is a holder of its own.
+    """
+
+    def __init__(
+        self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
+    ) -> None:
+        offered = _lines_from_code(limits or {})
+        self._store, self._settings = open_store(store)
+        self._teller = Teller(self._store)
+        environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
+        self._turnstile = Turnstile(self._store, self._teller, environ=environ)
+        self._store.on_reclaimed = self._teller.reclaimed
+        self._file = _settings_file(self._settings)
+        if offered or self._settings.offered_lines:
+            self._offer([*self._settings.offered_lines, *offered])
+        _open_governors.add(self)
+
+    # -- slots --------------------------------------------------------------------
+
+    def slot(
+        self,
+        *keys: str,
+        task: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+        timeout: float | str | None = None,
+        wait: bool = True,
+        parent: Lease | str | None = None,
+        on_wait: Callable[[Event], None] | None = None,
+    ) -> Slot:
+        """Ask for one slot on each of these keys and their ancestors, all or none.
+
+        Enter it with ``with`` or ``async with``. ``timeout`` bounds the time in
+        the queue, never the work. ``wait=False`` raises ``AtCapacity`` instead of
+        queueing. ``parent`` names a lease whose slots this request may borrow.
+        ``on_wait`` is called with an event when the wait gets noticeable, and
+        whenever the ticket moved up.
+        """
+        return Slot(
+            self._turnstile,
+            Request(
+                keys,
+                keys_path(keys),
+                self._settings.task if task is None else _task(task),
+                _whole("weight", weight, 1, MAX_WEIGHT),
+                _whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
+                None if timeout is None else durations.seconds(timeout, name="timeout"),
+                wait,
+                self._settings.parent_lease if parent is None else _parent(parent),
+                on_wait,
+            ),
+        )
+
+    def limited(
+        self,
+        *keys: str,
+        task: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+        timeout: float | str | None = None,
+        wait: bool = True,
+    ) -> Decorator:
+        """Decorate a function, coroutine function or (async) generator to run under a slot."""
+        from headway.limited import limited  # noqa: PLC0415 - loads inspect
+
+        return limited(
+            lambda: self.slot(
+                *keys, task=task, weight=weight, priority=priority, timeout=timeout, wait=wait
+            )
+        )
+
+    # -- looking --------------------------------------------------------------------
+
+    def capacity(self, key: str) -> Capacity:
+        """What asking for a slot on this key would meet right now."""
+        from headway import views  # noqa: PLC0415 - loaded when something is shown
+
+        return views.capacity(key, self._store.survey(keys_path((key,))))
+
+    def snapshot(self) -> Snapshot:
+        """All limits, leases and waiting tickets at one instant."""
+        from headway import views  # noqa: PLC0415 - loaded when something is shown
+
+        return views.snapshot(self._store.census())
+
+    def subscribe(self, hook: Callable[[Event], None]) -> Callable[[], None]:
+        """Call ``hook`` with every event of this process's tickets; the answer ends that.
+
+        It is called by whichever thread makes the event, and must not block.
+        """
+        return self._teller.subscribe(hook)
+
+    # -- changing -------------------------------------------------------------------
+
+    def set_limit(self, key: str, limit: int | str) -> None:
+        """Give a key or pattern a limit, in the home's file too. Takes effect at once."""
+        keys.check(key, pattern=True)
+        source = limits.FILE if self._file else limits.CODE
+        line = limits.Line(key, limits.slots(limit, where=f'"{key}"'), source)
+        self._warn_of_misspelling(key)
+        self._revise(
+            lambda terms: terms.with_lines([line]), lambda file: file.set_limit(key, limit)
+        )
+
+    def unset_limit(self, key: str) -> None:
+        """Take the line of a key or pattern away; the next less specific one counts."""
+        keys.check(key, pattern=True)
+        self._revise(lambda terms: terms.without(key), lambda file: file.unset_limit(key))
+
+    def pause(self, key: str) -> None:
+        """Stop admission on a key and all below it; running work goes on."""
+        keys.check(key)
+        self._revise(
+            lambda terms: terms.with_paused(terms.paused | {key}), lambda file: file.pause(key)
+        )
+
+    def resume(self, key: str) -> None:
+        """Admit again after ``pause``."""
+        keys.check(key)
+        self._revise(
+            lambda terms: terms.with_paused(terms.paused - {key}), lambda file: file.resume(key)
+        )
+
+    def reload(self) -> None:
+        """Read the home's file again and put what it says in force."""
+        if self._file:
+            settings = config.load(self._settings.home)
+            self._revise(lambda terms: terms.with_file(settings.lines, settings.paused))
+
+    def cancel(self, ticket_id: str) -> bool:
+        """End a waiting ticket, whoever's; false if it does not wait."""
+        cancelled = self._store.cancel(ticket_id)
+        self._turnstile.switchboard.deliver()
+        return cancelled
+
+    def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
+        """Take a lease back, whoever's; its holder is told. False if there is none."""
+        revoked = self._store.revoke(lease_id, reason)
+        self._turnstile.switchboard.deliver()
+        return revoked
+
+    def close(self) -> None:
+        """Give back everything this process holds or waits for here, and stop."""
+        _open_governors.discard(self)
+        self._turnstile.close()
+
+    def __enter__(self) -> Governor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- the same for coroutines ------------------------------------------------------
+
+    async def acapacity(self, key: str) -> Capacity:
+        """``capacity`` without blocking the event loop."""
+        return await _in_thread(lambda: self.capacity(key))
+
+    async def asnapshot(self) -> Snapshot:
+        """``snapshot`` without blocking the event loop."""
+        return await _in_thread(self.snapshot)
+
+    async def aset_limit(self, key: str, limit: int | str) -> None:
+        """``set_limit`` without blocking the event loop."""
+        await _in_thread(lambda: self.set_limit(key, limit))
+
+    async def aunset_limit(self, key: str) -> None:
+        """``unset_limit`` without blocking the event loop."""
+        await _in_thread(lambda: self.unset_limit(key))
+
+    async def apause(self, key: str) -> None:
+        """``pause`` without blocking the event loop."""
+        await _in_thread(lambda: self.pause(key))
+
+    async def aresume(self, key: str) -> None:
+        """``resume`` without blocking the event loop."""
+        await _in_thread(lambda: self.resume(key))
+
+    async def areload(self) -> None:
+        """``reload`` without blocking the event loop."""
+        await _in_thread(self.reload)
+
+    async def acancel(self, ticket_id: str) -> bool:
+        """``cancel`` without blocking the event loop."""
+        return await _in_thread(lambda: self.cancel(ticket_id))
+
+    async def arevoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
+        """``revoke`` without blocking the event loop."""
+        return await _in_thread(lambda: self.revoke(lease_id, reason))
+
+    async def aclose(self) -> None:
+        """``close`` without blocking the event loop."""
+        await _in_thread(self.close)
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _offer(self, lines: list[Line]) -> None:
+        """Set limits from code where the store has none; where it has others, they stand."""
+        met: list[tuple[Line, Line]] = []
+
+        def offered(terms: Terms) -> Terms:
+            revised, met[:] = terms.with_offered(lines)
+            return revised
+
+        self._revise(offered)
+        for line, kept in met:
+            _warn(
+                f"limit {limits.shown(line.slots)} for {line.pattern!r} from {line.source} is not"
+                f" used: {self._store.name} already has {limits.shown(kept.slots)}"
+                f" (from {kept.source})"
+            )
+
+    def _revise(
+        self,
+        change: Callable[[Terms], Terms],
+        write: Callable[[SettingsFile], None] | None = None,
+    ) -> None:
+        """Change the terms, and the file with them, in one step."""
+        file, also = self._file, None
+        if file is not None and write is not None:
+            also = functools.partial(write, file)
+        while True:
+            terms = self._store.terms()
+            if self._store.set_terms(change(terms), expected=terms, also=also):
+                break
+        self._turnstile.switchboard.deliver()
+
+    def _warn_of_misspelling(self, key: str) -> None:
+        """Warn of a limit on a key that nobody uses but that is nearly one in use."""
+        from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+
+        census = self._store.census()
+        used = {used for used, state in census.states.items() if state.used or state.waiting}
+        if any(keys.matches(key, other) for other in used):
+            return
+        near = get_close_matches(key, sorted(used), n=3, cutoff=0.8)
+        if near:
+            _warn(f"nothing uses {key!r}, but these are in use: {', '.join(near)}")
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: be a holder of its own."""
+        self._turnstile.forget_after_fork()
+
+
+def _settings_file(settings: Settings) -> SettingsFile | None:
+    if not settings.home:
+        return None
+    from headway.settings_file import SettingsFile  # noqa: PLC0415
+
+    return SettingsFile(settings.home)
+
+
+def _task(task: object) -> str:
+    if not isinstance(task, str) or not task or len(task) > MAX_TASK_LENGTH:
+        raise ConfigError(
+            f"task must be a label of 1 to {MAX_TASK_LENGTH} characters, got {task!r}"
+        )
+    return task
+
+
+def _whole(name: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    return value
+
+
+def _parent(parent: Lease | str) -> str:
+    if isinstance(parent, str):
+        return parent
+    if not isinstance(parent, Lease):
+        raise ConfigError(f"parent must be a lease or the id of one, got {parent!r}")
+    parent.check()
+    if parent.ended:
+        raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
+    return parent.id
+
+
+def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
+    return limits.parse_lines(table, source=limits.CODE, where="limits")
+
+
+def _warn(text: str) -> None:
+    import logging  # noqa: PLC0415 - costs as much as all of Headway, and is rarely needed
+
+    logging.getLogger("headway").warning("%s", text)
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    from headway import aio  # noqa: PLC0415 - plain code has no use for asyncio
+
+    return await aio.in_thread(call)
+
+
+# -- the life of a process ----------------------------------------------------------------
+
+_open_governors: weakref.WeakSet[Governor] = weakref.WeakSet()
+_defaults: dict[str, Governor] = {}
+_defaults_lock = _thread.allocate_lock()
+
+
+def default() -> Governor:
+    """The governor of the home, shared by everything in this process that names none."""
+    home = config.home_directory()
+    governor = _defaults.get(home)
+    if governor is None:
+        with _defaults_lock:
+            governor = _defaults.get(home)
+            if governor is None:
+                governor = _defaults[home] = Governor()
+    return governor
+
+
+def _close_all() -> None:
+    for governor in list(_open_governors):
+        governor.close()
+
+
+def _after_fork() -> None:
+    global _defaults_lock
+    _defaults_lock = _thread.allocate_lock()
+    aio = sys.modules.get("headway.aio")
+    if aio is not None:
+        aio.forget_after_fork()
+    for governor in list(_open_governors):
+        governor.forget_after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,87 @@
+"""``@limited``: run a function under a slot, whatever kind of function it is."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.slot import Slot
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """Keeps the signature of what it decorates."""
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+def limited(new_slot: Callable[[], Slot]) -> Decorator:
+    """Take a new slot for every call; a generator keeps its slot until it is closed or done."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        untyped = cast("Callable[..., Any]", function)
+        if inspect.isasyncgenfunction(function):
+            wrapper = _async_generator(untyped, new_slot)
+        elif inspect.iscoroutinefunction(function):
+            wrapper = _coroutine(untyped, new_slot)
+        elif inspect.isgeneratorfunction(function):
+            wrapper = _generator(untyped, new_slot)
+        else:
+            wrapper = _plain(untyped, new_slot)
+        return cast("Callable[P, R]", functools.wraps(function)(wrapper))
+
+    return decorate
+
+
+def _plain(function: Callable[..., Any], new_slot: Callable[[], Slot]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with new_slot():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _coroutine(function: Callable[..., Any], new_slot: Callable[[], Slot]) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        async with new_slot():
+            return await function(*args, **kwargs)
+
+    return call
+
+
+def _generator(function: Callable[..., Any], new_slot: Callable[[], Slot]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with new_slot():
+            return (yield from function(*args, **kwargs))
+
+    return call
+
+
+def _async_generator(
+    function: Callable[..., Any], new_slot: Callable[[], Slot]
+) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        async with new_slot():
+            inner = function(*args, **kwargs)
+            # There is no "yield from" for these: pass on what the consumer sends and throws.
+            try:
+                sent = None
+                while True:
+                    try:
+                        sent = yield await inner.asend(sent)
+                    except GeneratorExit:
+                        raise
+                    except StopAsyncIteration:
+                        return
+                    except BaseException as error:
+                        sent = yield await inner.athrow(error)
+            finally:
+                await inner.aclose()
+
+    return call

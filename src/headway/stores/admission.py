@@ -1,0 +1,394 @@
+"""Who goes next: the rules of the queue, written once, over whatever keeps the book.
+
+A ticket collects its keys in one fixed order, deepest first. At each limited
+key it takes room if there is some and nobody with a better rank waits there;
+otherwise it parks at that key and keeps what it has reserved so far. So it
+waits at one key at a time, always for a key that comes later than those it
+has, and no circle of waiting tickets can form.
+
+Two facts hold between any two operations, and the tests check them:
+
+* where a reservation stands on a key, that key is open and not over its limit;
+* the best-ranked ticket parked at a key does not fit there now.
+"""
+
+from __future__ import annotations
+
+from headway.keys import collection_order
+from headway.limits import UNCAPPED
+from headway.tickets import Granted, Refused, Revoked, Withdrawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Protocol
+
+    from headway.tickets import Decision, Ticket
+
+    class Book(Protocol):
+        """What the rules read and write; every store keeps it in its own way.
+
+        A ticket is on the book from ``park`` or ``grant`` until ``strike``. Objects
+        handed out are the same ones for the length of an operation.
+        """
+
+        def key(self, key: str) -> KeyState: ...
+        def head(self, key: str) -> Ticket | None:
+            """The best-ranked ticket parked at the key."""
+
+        def park(self, ticket: Ticket) -> None:
+            """Put the ticket into the line of ``ticket.at``."""
+
+        def grant(self, ticket: Ticket) -> None:
+            """Make the ticket a lease and give it its token."""
+
+        def strike(self, ticket: Ticket) -> None:
+            """Take the ticket off the book."""
+
+        def lease(self, ticket_id: str) -> Ticket | None: ...
+        def ticket(self, ticket_id: str) -> Ticket | None:
+            """The ticket, parked or granted."""
+
+        def borrower(self, lender: str, key: str) -> str | None:
+            """Who has the lender's slot on the key on loan."""
+
+        def lend(self, lender: str, key: str, borrower: str) -> None: ...
+        def end_loan(self, lender: str, key: str) -> None: ...
+        def parked_children(self, key: str) -> Iterable[Ticket]:
+            """The tickets with a parent that are parked at the key, best rank first."""
+
+        def parked(self) -> Iterable[Ticket]:
+            """Every parked ticket, best rank first."""
+
+        def tell(self, ticket: Ticket, decision: Decision) -> None:
+            """Note what has to be told to the ticket's owner once this is committed."""
+
+        def stir(self, key: str) -> None:
+            """Note that the head of a key's line, or a holder it should watch, is new."""
+
+
+class KeyState:
+    """One key: its limit, and the weight of the leases and reservations on it."""
+
+    __slots__ = ("cap", "hold_seconds", "key", "paused", "reserved", "used", "waiting")
+
+    def __init__(self, key: str, cap: int, *, paused: bool = False) -> None:
+        self.key, self.cap, self.paused = key, cap, paused
+        self.used = self.reserved = self.waiting = 0
+        self.hold_seconds: float | None = None
+
+    def admits(self, weight: int) -> bool:
+        """Whether there is room, whoever else may be waiting for it."""
+        return not self.paused and self.used + self.reserved + weight <= self.cap
+
+    def learn(self, held_seconds: float) -> None:
+        """Move the usual hold time towards one that was just seen."""
+        usual = self.hold_seconds
+        self.hold_seconds = held_seconds if usual is None else usual + (held_seconds - usual) / 5
+
+
+class Admission:
+    """The operations on a book. Each leaves nobody waiting who could be served."""
+
+    def __init__(self, book: Book, *, max_waiting: int) -> None:
+        self._book, self._max_waiting = book, max_waiting
+
+    def enter(self, ticket: Ticket) -> Refused | None:
+        """Grant or park a new ticket; refuse one that can never fit."""
+        for key in ticket.path:
+            if self._never_fits(ticket, key):
+                return Refused(ticket.id, "too_heavy", key)
+        self._collect(ticket, ticket.path)
+        return None
+
+    def turn_away(self, ticket: Ticket, *, wait: bool) -> Refused | None:
+        """Refuse a newly parked ticket that must not wait, and leave no trace of it."""
+        at = ticket.at
+        if at is None:
+            return None
+        if not wait:
+            refusal: Refused | None = Refused(ticket.id, "full", at)
+        elif self._book.key(at).waiting > self._max_waiting:
+            refusal = Refused(ticket.id, "queue_full", at)
+        else:
+            refusal = self._deadlock(ticket)
+        if refusal is not None:
+            self.withdraw(ticket)
+        return refusal
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Take a parked ticket out of line and pass on what it had collected."""
+        given_back = self._give_back(ticket, ticket.path)
+        self._book.strike(ticket)
+        self._serve(given_back)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Withdraw someone's ticket and tell them."""
+        self._book.tell(ticket, Withdrawn(ticket.id))
+        self.withdraw(ticket)
+
+    def release(self, lease: Ticket) -> None:
+        """End a lease and hand its slots to those next in line."""
+        book, given_back = self._book, GivenBack()
+        for key in lease.path:
+            lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
+            if borrower is not None:
+                book.end_loan(lease.id, key)
+            if lender is None:
+                state = book.key(key)
+                state.used -= lease.weight
+                given_back.keys.append(key)
+                if borrower is not None:
+                    given_back += self._take_over(borrower, state)
+            elif borrower is None:
+                book.end_loan(lender, key)
+                given_back.loans.append((lender, key))
+            else:
+                # Lent on: the one in the middle leaves, the loan stays.
+                self._lend(lender, key, borrower)
+        book.strike(lease)
+        self._serve(given_back)
+
+    def revoke(self, lease: Ticket, reason: str) -> None:
+        """Take a lease back from its holder and tell them."""
+        self._book.tell(lease, Revoked(lease.id, reason))
+        self.release(lease)
+
+    def change(self, key: str, *, cap: int, paused: bool) -> None:
+        """Give a key another limit or close it; nothing reserved under the old terms stays."""
+        state = self._book.key(key)
+        tightened = cap < state.cap or (paused and not state.paused)
+        state.cap, state.paused = cap, paused
+        given_back = GivenBack(keys=[key])
+        if tightened:
+            # All of them leave before anyone is served: a place given away in between
+            # could go to a ticket that still has a reservation from before.
+            for ticket in list(self._book.parked()):
+                given_back += self._readmit(ticket, key)
+        self._serve(given_back)
+
+    def restart(self, ticket: Ticket) -> None:
+        """Put a waiting ticket back to its first key, with nothing reserved.
+
+        For a book whose counts were lost; ``serve`` follows.
+        """
+        ticket.reserved.clear()
+        ticket.borrowed.clear()
+        self._park(ticket, self._book.key(ticket.path[0]))
+
+    def serve(self, keys: Iterable[str]) -> None:
+        """Grant whoever can be granted at these keys."""
+        self._serve(GivenBack(keys))
+
+    def _readmit(self, ticket: Ticket, key: str) -> GivenBack:
+        """Make a parked ticket ask again for a key whose terms became harder."""
+        if key not in ticket.path or key in ticket.borrowed or ticket.at is None:
+            return GivenBack()
+        if self._never_fits(ticket, key):
+            given_back = self._give_back(ticket, ticket.path)
+            self._book.strike(ticket)
+            self._book.tell(ticket, Refused(ticket.id, "too_heavy", key))
+            return given_back
+        if ticket.path.index(key) < ticket.path.index(ticket.at):
+            return self._pull_back(ticket, key)
+        return GivenBack()
+
+    def _collect(self, ticket: Ticket, keys: Iterable[str]) -> None:
+        """Take room key by key; park at the first that has none."""
+        book, weight = self._book, ticket.weight
+        for key in keys:
+            if ticket.parent is not None and self._borrow(ticket, key):
+                continue
+            state = book.key(key)
+            if state.cap >= UNCAPPED and not state.paused:
+                continue
+            if not state.admits(weight) or self._someone_before(ticket, state):
+                self._park(ticket, state)
+                return
+            state.reserved += weight
+            ticket.reserved.append(key)
+            if state.waiting:
+                book.stir(key)
+        for key in ticket.path:
+            if key not in ticket.borrowed:
+                state = book.key(key)
+                state.used += weight
+                if key in ticket.reserved:
+                    state.reserved -= weight
+        ticket.reserved.clear()
+        book.grant(ticket)
+        book.tell(ticket, Granted(ticket.id, ticket.token))
+
+    def _someone_before(self, ticket: Ticket, state: KeyState) -> bool:
+        if not state.waiting:
+            return False
+        head = self._book.head(state.key)
+        return head is not None and head.place < ticket.place
+
+    def _park(self, ticket: Ticket, state: KeyState) -> None:
+        ticket.at = state.key
+        state.waiting += 1
+        self._book.park(ticket)
+
+    def _unpark(self, ticket: Ticket) -> str:
+        assert ticket.at is not None
+        left, ticket.at = ticket.at, None
+        self._book.key(left).waiting -= 1
+        return left
+
+    def _serve(self, given_back: GivenBack) -> None:
+        """Hand room on: returned loans to the lender's other children, the rest by rank."""
+        for lender, key in given_back.loans:
+            self._pass_on_loan(lender, key)
+            given_back.keys.append(key)
+        for key in sorted(set(given_back.keys), key=collection_order):
+            state = self._book.key(key)
+            while state.waiting:
+                head = self._book.head(key)
+                if head is None or not state.admits(head.weight):
+                    break
+                self._unpark(head)
+                state.reserved += head.weight
+                head.reserved.append(key)
+                self._collect(head, _rest(head, key))
+            if state.waiting:
+                self._book.stir(key)
+
+    def _give_back(self, ticket: Ticket, keys: Iterable[str]) -> GivenBack:
+        """Undo a parked ticket's collecting of these keys."""
+        given_back = GivenBack(keys=[self._unpark(ticket)])
+        for key in keys:
+            if key in ticket.borrowed:
+                lender = ticket.borrowed.pop(key)
+                self._book.end_loan(lender, key)
+                given_back.loans.append((lender, key))
+            elif key in ticket.reserved:
+                ticket.reserved.remove(key)
+                self._book.key(key).reserved -= ticket.weight
+                given_back.keys.append(key)
+        return given_back
+
+    def _pull_back(self, ticket: Ticket, key: str) -> GivenBack:
+        """Let a parked ticket that had passed the key wait at it again."""
+        given_back = self._give_back(ticket, (key, *_rest(ticket, key)))
+        self._park(ticket, self._book.key(key))
+        return given_back
+
+    def _borrow(self, ticket: Ticket, key: str) -> bool:
+        """Go ahead on an ancestor's slot, if it has one on this key that is not lent out."""
+        lender = self._lender(ticket, key)
+        if lender is None or lender.weight < ticket.weight:
+            return False
+        if self._book.borrower(lender.id, key) is not None:
+            return False
+        self._lend(lender.id, key, ticket.id)
+        ticket.borrowed[key] = lender.id
+        return True
+
+    def _lender(self, ticket: Ticket, key: str) -> Ticket | None:
+        """The nearest ancestor among the leases that holds this key."""
+        for ancestor in self._ancestors(ticket):
+            if key in ancestor.path:
+                return ancestor
+        return None
+
+    def _ancestors(self, ticket: Ticket) -> Iterable[Ticket]:
+        seen, parent = {ticket.id}, ticket.parent
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            lease = self._book.lease(parent)
+            if lease is None:
+                return
+            yield lease
+            parent = lease.parent
+
+    def _lend(self, lender: str, key: str, borrower: str) -> None:
+        self._book.lend(lender, key, borrower)
+        ticket = self._book.ticket(borrower)
+        if ticket is not None:
+            ticket.borrowed[key] = lender
+
+    def _pass_on_loan(self, lender: str, key: str) -> None:
+        for child in list(self._book.parked_children(key)):
+            nearest = self._lender(child, key)
+            if nearest is not None and nearest.id == lender and self._borrow(child, key):
+                self._unpark(child)
+                self._collect(child, _rest(child, key))
+                return
+
+    def _take_over(self, borrower: str, state: KeyState) -> GivenBack:
+        """The lender is gone: the borrower counts for itself from now on."""
+        ticket = self._book.ticket(borrower)
+        if ticket is None:
+            return GivenBack()
+        del ticket.borrowed[state.key]
+        if ticket.at is None:
+            state.used += ticket.weight
+        elif state.admits(ticket.weight):
+            state.reserved += ticket.weight
+            ticket.reserved.append(state.key)
+            self._book.park(ticket)
+        else:
+            return self._pull_back(ticket, state.key)
+        return GivenBack()
+
+    def _never_fits(self, ticket: Ticket, key: str) -> bool:
+        if ticket.weight <= self._book.key(key).cap:
+            return False
+        lender = self._lender(ticket, key)
+        return lender is None or lender.weight < ticket.weight
+
+    def _deadlock(self, ticket: Ticket) -> Refused | None:
+        """Refuse a wait that only the caller's own leases could end.
+
+        Those are the leases it asks from within and all their ancestors. A loan
+        that is out to a sibling is no deadlock: the sibling will bring it back.
+        """
+        own = self._own_leases(ticket)
+        if not own:
+            return None
+        for key in ticket.path:
+            if key in ticket.borrowed:
+                continue
+            holding = [
+                lease for lease in own.values() if key in lease.path and key not in lease.borrowed
+            ]
+            held = sum(lease.weight for lease in holding)
+            if held == 0 or held + ticket.weight <= self._book.key(key).cap:
+                continue
+            lender = self._lender(ticket, key)
+            if lender is not None and lender.weight >= ticket.weight:
+                borrower = self._book.borrower(lender.id, key)
+                if borrower is not None and borrower not in own:
+                    continue
+            return Refused(ticket.id, "deadlock", key, tuple(lease.id for lease in holding))
+        return None
+
+    def _own_leases(self, ticket: Ticket) -> dict[str, Ticket]:
+        own = {lease.id: lease for lease in self._ancestors(ticket)}
+        for lease_id in ticket.within:
+            lease = self._book.lease(lease_id)
+            if lease is not None:
+                own[lease.id] = lease
+                own.update({ancestor.id: ancestor for ancestor in self._ancestors(lease)})
+        return own
+
+
+class GivenBack:
+    """What became free in an operation: room on keys, and loans that ended."""
+
+    __slots__ = ("keys", "loans")
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self.keys = list(keys)
+        self.loans: list[tuple[str, str]] = []
+
+    def __iadd__(self, more: GivenBack) -> GivenBack:
+        self.keys += more.keys
+        self.loans += more.loans
+        return self
+
+
+def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
+    """The part of the ticket's path that comes after the key."""
+    return ticket.path[ticket.path.index(key) + 1 :]

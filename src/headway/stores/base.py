@@ -1,0 +1,146 @@
+"""What a store is: few operations, each atomic, none waiting for capacity.
+
+Only the governor waits. What an operation decided about other tickets of the
+same process lands in ``news``; the owners of tickets in other processes are
+woken by the store itself, after its commit.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Protocol
+
+    from headway.limits import Terms
+    from headway.stores.admission import KeyState
+    from headway.tickets import Answer, Decision, Ticket
+
+    class Store(Protocol):
+        """Tickets, leases and limits. Thread-safe; bounded in time by ``StoreUnavailable``.
+
+        With ``patient=False`` an operation that would have to wait for the store
+        itself raises ``WouldBlock`` at once and has done nothing.
+        """
+
+        name: str
+        news: deque[Decision]
+        # Whether other processes decide about our tickets, so that someone must listen.
+        shared: bool
+        # Called with each ticket of a dead holder and that holder's description.
+        on_reclaimed: Callable[[Ticket, str], None]
+
+        def new_id(self) -> str: ...
+
+        def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
+            """Grant the ticket, put it in line, or refuse it."""
+
+        def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
+            """Take our ticket off the store, granted or waiting; true if it was a lease.
+
+            Safe to repeat, and harmless for a ticket that is gone or not ours.
+            """
+
+        def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
+            """Leave the line; or learn what was decided before that (a grant stays granted)."""
+
+        def own_ticket(self, ticket_id: str) -> Ticket | None:
+            """A ticket of this process that has not been released."""
+
+        def cancel(self, ticket_id: str) -> bool:
+            """End anyone's waiting ticket; false if it does not wait."""
+
+        def revoke(self, ticket_id: str, reason: str) -> bool:
+            """Take anyone's lease back; false if there is none."""
+
+        def terms(self) -> Terms: ...
+
+        def set_terms(
+            self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
+        ) -> bool:
+            """Replace the terms if they are still the expected ones, and do ``also`` with it."""
+
+        def survey(self, path: Sequence[str]) -> list[KeyState]:
+            """The state of these keys now."""
+
+        def census(self) -> Census:
+            """Everything, at one instant."""
+
+        def outlook(self, ticket: Ticket) -> Outlook | None:
+            """Where a waiting ticket of ours stands; nothing if it waits no more."""
+
+        def positions(self, tickets: Iterable[Ticket]) -> dict[str, int]:
+            """The places of many waiting tickets of ours in one look, for those that wait."""
+
+        def version(self) -> int:
+            """A number that differs when anything may have changed."""
+
+        def listen(self, timeout_seconds: float) -> None:
+            """Wait for news from other processes, for at most this long."""
+
+        def interrupt(self) -> None:
+            """Make ``listen`` return."""
+
+        def forget_after_fork(self) -> None:
+            """In a forked child: be a new holder, and leave the parent's alone."""
+
+        def close(self) -> None:
+            """Give back everything that this process holds or waits for."""
+
+
+class WouldBlock(Exception):  # noqa: N818 - an answer between the store and the governor
+    """The store is busy; ask again from a thread that may wait for it."""
+
+
+class Holder:
+    """A process that owns tickets and leases."""
+
+    __slots__ = ("command", "host", "id", "pid")
+
+    def __init__(self, id: str, pid: int, host: str, command: str) -> None:  # noqa: A002
+        self.id, self.pid, self.host, self.command = id, pid, host, command
+
+
+class Census:
+    """One look at a whole store."""
+
+    __slots__ = ("holders", "leases", "loans", "states", "terms", "waiting")
+
+    def __init__(
+        self,
+        *,
+        terms: Terms,
+        states: Iterable[KeyState],
+        leases: Iterable[Ticket],
+        waiting: Iterable[Ticket],
+        loans: Iterable[tuple[str, str, str]],
+        holders: Iterable[Holder],
+    ) -> None:
+        self.terms = terms
+        self.states = {state.key: state for state in states}
+        self.leases, self.waiting, self.loans = list(leases), list(waiting), list(loans)
+        self.holders = {holder.id: holder for holder in holders}
+
+
+class Outlook:
+    """Where one waiting ticket stands: at which key, in which place, behind whom."""
+
+    __slots__ = ("holders", "leases", "position", "state")
+
+    def __init__(
+        self,
+        *,
+        state: KeyState,
+        position: int,
+        leases: Iterable[Ticket],
+        holders: Iterable[Holder],
+    ) -> None:
+        self.state, self.position = state, position
+        self.leases = list(leases)
+        self.holders = {holder.id: holder for holder in holders}
+
+
+def new_holder_id(random_bytes: bytes) -> str:
+    """A short name for a holder that no other one has: 30 random bits."""
+    return "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in random_bytes[:6])

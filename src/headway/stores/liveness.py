@@ -1,0 +1,244 @@
+"""Who is alive, and how to wake them: a locked file and a datagram socket per holder.
+
+A holder is alive as long as the kernel keeps its lock. No clocks and no pids
+are trusted: a reused pid, another pid namespace, a suspended machine and a
+jumping clock change nothing. Testers take the lock shared, so that one tester
+is never mistaken for a living holder by another.
+"""
+
+from __future__ import annotations
+
+import _thread
+import fcntl
+import os
+import select
+import socket
+import sys
+
+from headway.stores.base import Holder, new_holder_id
+from headway.stores.processes import own_command, pid_namespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LOCK, _SOCKET = ".lock", ".sock"
+_HAS_EPOLL = sys.platform == "linux"
+_MAX_MESSAGE = 4096
+# A full socket queue drops messages. It holds about ten; who found this many may have missed some.
+_MAYBE_FULL = 4
+
+
+class Live:
+    """The directory of those who are alive."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def holders(self) -> list[str]:
+        """Everyone who ever was here and left a file."""
+        return sorted(
+            name.removesuffix(_LOCK) for name in os.listdir(self.directory) if name.endswith(_LOCK)
+        )
+
+    def is_alive(self, holder: str) -> bool:
+        """Whether the kernel still keeps the holder's lock."""
+        try:
+            descriptor = self._open(holder)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def describe(self, holder: str) -> Holder:
+        """What a holder has written about itself."""
+        pid, _, host, command = self._card(holder)
+        return Holder(holder, pid, host, command)
+
+    def remove(self, holder: str) -> None:
+        """Clear away what a dead holder left."""
+        for suffix in (_SOCKET, _LOCK):
+            try:
+                os.unlink(holder + suffix, dir_fd=self._descriptor)
+            except FileNotFoundError:
+                pass
+
+    def address(self, holder: str) -> str:
+        """Where to send to. A socket's path is limited to about 100 bytes, a home's is not."""
+        if sys.platform == "linux":
+            return f"/proc/self/fd/{self._descriptor}/{holder}{_SOCKET}"
+        return os.path.join(self.directory, holder + _SOCKET)
+
+    def open_locked(self, holder: str) -> int:
+        """Create a holder's file and lock it; the caller is under the guard."""
+        card = f"{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
+        descriptor = os.open(
+            holder + _LOCK,
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o600,
+            dir_fd=self._descriptor,
+        )
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, card.encode(errors="surrogateescape"))
+        return descriptor
+
+    def wait_for_end(self, holder: str) -> None:
+        """Block until the holder is gone."""
+        try:
+            descriptor = self._open(holder)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
+
+    def open_process(self, holder: str) -> int | None:
+        """A descriptor that becomes readable when the holder's process ends, if there can be one.
+
+        The lock must be tested after this, not before: then a lock still held
+        proves that the pid was not reused.
+        """
+        pid, namespace, _, _ = self._card(holder)
+        if not pid or namespace != pid_namespace() or not hasattr(os, "pidfd_open"):
+            return None
+        try:
+            return os.pidfd_open(pid)
+        except OSError:
+            return None
+
+    def _open(self, holder: str) -> int:
+        return os.open(holder + _LOCK, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
+
+    def _card(self, holder: str) -> tuple[int, int, str, str]:
+        try:
+            descriptor = self._open(holder)
+        except FileNotFoundError:
+            return 0, 0, "", "(gone)"
+        try:
+            lines = os.read(descriptor, 4096).decode(errors="replace").split("\n")
+        finally:
+            os.close(descriptor)
+        try:
+            return int(lines[0]), int(lines[1]), lines[2], lines[3]
+        except (ValueError, IndexError):  # killed while it wrote its card
+            return 0, 0, "", "(unknown)"
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Presence:
+    """This process among the living: its lock, its socket, and those it watches."""
+
+    def __init__(self, live: Live) -> None:
+        """Appear; the caller is under the guard."""
+        self._live = live
+        self.id = new_holder_id(os.urandom(6))
+        self._lock = live.open_locked(self.id)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._bind()
+        self._watched: dict[str, int | None] = {}
+        self._holder_of: dict[int, str] = {}
+        self._epoll = select.epoll() if _HAS_EPOLL else None
+        if self._epoll is not None:
+            self._epoll.register(self._socket, select.EPOLLIN)
+
+    def _bind(self) -> None:
+        try:
+            self._socket.bind(self._live.address(self.id))
+        except OSError:
+            # Too long a path on a system without /proc. The periodic look still works.
+            return
+        os.chmod(self._live.address(self.id), 0o600)
+
+    def send(self, holder: str, message: str) -> bool:
+        """Wake another holder; false if there is nobody to wake."""
+        try:
+            self._socket.sendto(message.encode(), self._live.address(holder))
+        except BlockingIOError:
+            return True  # so many are waiting for it that it will look for itself
+        except OSError:
+            return False
+        return True
+
+    def receive(self, timeout_seconds: float) -> tuple[list[str], bool, list[str]]:
+        """Wait for messages: those, whether some may be missing, and holders that ended."""
+        ended: list[str] = []
+        if self._epoll is not None:
+            for descriptor, _ in self._epoll.poll(timeout_seconds):
+                if descriptor in self._holder_of:
+                    ended.append(self._holder_of[descriptor])
+        else:
+            select.select([self._socket], [], [], timeout_seconds)
+        messages: list[str] = []
+        while True:
+            try:
+                messages.append(self._socket.recv(_MAX_MESSAGE).decode())
+            except BlockingIOError:
+                return messages, len(messages) >= _MAYBE_FULL, ended
+
+    def watch(self, holders: Iterable[str]) -> list[str]:
+        """Be woken when one of these ends; those that are gone already are the answer."""
+        return [holder for holder in holders if holder != self.id and not self._watch(holder)]
+
+    def watches(self, holder: str) -> bool:
+        """Whether the end of this holder would be noticed."""
+        return holder == self.id or holder in self._watched
+
+    def _watch(self, holder: str) -> bool:
+        if holder in self._watched:
+            return True
+        process = self._live.open_process(holder) if self._epoll is not None else None
+        if not self._live.is_alive(holder):
+            if process is not None:
+                os.close(process)
+            return False
+        self._watched[holder] = process
+        if process is not None and self._epoll is not None:
+            self._holder_of[process] = holder
+            self._epoll.register(process, select.EPOLLIN)
+        else:
+            _thread.start_new_thread(self._watch_lock, (holder,))
+        return True
+
+    def _watch_lock(self, holder: str) -> None:
+        """Where a process cannot be watched, its lock can: a thread sleeps on it."""
+        try:
+            self._live.wait_for_end(holder)
+            self.send(self.id, f"e {holder}")
+        except OSError:  # closed meanwhile
+            return
+
+    def unwatch(self, holder: str) -> None:
+        """Stop watching someone who is gone."""
+        process = self._watched.pop(holder, None)
+        if process is not None and self._epoll is not None:
+            del self._holder_of[process]
+            self._epoll.unregister(process)
+            os.close(process)
+
+    def leave(self) -> None:
+        """Disappear."""
+        self._live.remove(self.id)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close everything; what a parent holds after a fork stays held."""
+        for process in self._watched.values():
+            if process is not None:
+                os.close(process)
+        self._watched, self._holder_of = {}, {}
+        if self._epoll is not None:
+            self._epoll.close()
+        self._socket.close()
+        os.close(self._lock)

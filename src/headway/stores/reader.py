@@ -1,0 +1,192 @@
+"""Reading a home without its guard: positions, outlooks, the whole picture.
+
+A connection of its own sees one consistent state and holds nobody up, however
+long the look takes.
+"""
+
+from __future__ import annotations
+
+import _thread
+
+from headway.stores.admission import KeyState
+from headway.stores.base import Census, Outlook
+from headway.stores.sqlbook import (
+    HOLDERS_AT_WORK,
+    LEASE_COLUMNS,
+    STATE_COLUMNS,
+    WAITING_COLUMNS,
+    decision_from,
+    id_range,
+    lease_from,
+    read_terms,
+    state_from,
+    waiting_from,
+)
+from headway.tickets import Granted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from sqlite3 import Connection
+    from typing import TypeVar
+
+    from headway.limits import Terms
+    from headway.stores.home import Home
+    from headway.tickets import Decision, Ticket
+
+    T = TypeVar("T")
+
+
+class Reader:
+    """A second connection, for looking only."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self.forget_after_fork()
+
+    def forget_after_fork(self) -> None:
+        """The connection is the parent's."""
+        database = getattr(self, "_database", None)
+        if database is not None:
+            database.forget()
+        self._mutex = _thread.allocate_lock()
+        self._database = self._home.database.twin()
+
+    def version(self) -> int:
+        """Differs when somebody has committed something."""
+        return self._read(lambda look: _one(look("pragma data_version")))
+
+    def terms(self) -> Terms:
+        return self._read(read_terms)
+
+    def holders_at_work(self) -> list[str]:
+        """Everyone who has a lease or a reservation."""
+        return self._read(lambda look: [holder for (holder,) in look(HOLDERS_AT_WORK)])
+
+    def survey(self, path: Sequence[str]) -> list[KeyState]:
+        def read(look: Callable[..., T]) -> list[KeyState]:
+            marks = ",".join("?" * len(path))
+            rows = look(f"select {STATE_COLUMNS} from keys where key in ({marks})", tuple(path))
+            found = {row[0]: state_from(row) for row in rows}
+            terms = read_terms(look)
+            return [
+                found.get(key)
+                or KeyState(key, terms.line_for(key).slots, paused=key in terms.paused)
+                for key in path
+            ]
+
+        return self._read(read)
+
+    def census(self) -> Census:
+        def read(look: Callable[..., T]) -> Census:
+            leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
+            rows = look(f"select {WAITING_COLUMNS} from waiting order by rank, id")
+            holders = {lease.holder for lease in leases}
+            return Census(
+                terms=read_terms(look),
+                states=[state_from(row) for row in look(f"select {STATE_COLUMNS} from keys")],
+                leases=leases,
+                waiting=[waiting_from(row) for row in rows],
+                loans=look("select lender, key, borrower from loans"),
+                holders=[self._home.live.describe(holder) for holder in holders],
+            )
+
+        return self._read(read)
+
+    def outlook(self, ticket: Ticket) -> Outlook | None:
+        def read(look: Callable[..., T]) -> Outlook | None:
+            rows = look(f"select {WAITING_COLUMNS} from waiting where id = ?", (ticket.id,))
+            if not rows:
+                return None
+            parked = waiting_from(rows[0])
+            before = look(
+                "select count(*) from waiting where at = ? and (rank, id) < (?, ?)",
+                (parked.at, parked.rank, parked.id),
+            )
+            state = look(f"select {STATE_COLUMNS} from keys where key = ?", (parked.at,))
+            leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
+            leases = [lease for lease in leases if parked.at in lease.path]
+            return Outlook(
+                state=state_from(state[0]),
+                position=before[0][0] + 1,
+                leases=leases,
+                holders=[self._home.live.describe(holder) for holder in {l.holder for l in leases}],
+            )
+
+        return self._read(read)
+
+    def positions(self, ticket_ids: list[str]) -> dict[str, int]:
+        """The places of many tickets with one walk along each line they stand in."""
+
+        def read(look: Callable[..., T]) -> dict[str, int]:
+            wanted = set(ticket_ids)
+            holders = {ticket_id.partition("-")[0] for ticket_id in ticket_ids}
+            keys = {
+                key
+                for holder in holders
+                for (key,) in look(
+                    "select distinct at from waiting where id > ? and id < ?", id_range(holder)
+                )
+            }
+            places: dict[str, int] = {}
+            for key in keys:
+                line = look("select id from waiting where at = ? order by rank, id", (key,))
+                places |= {
+                    ticket_id: place
+                    for place, (ticket_id,) in enumerate(line, 1)
+                    if ticket_id in wanted
+                }
+            return places
+
+        return self._read(read)
+
+    def decisions(self, holder: str) -> list[Decision]:
+        """What was decided about a holder's tickets: its leases, and verdicts not yet read."""
+
+        def read(look: Callable[..., T]) -> list[Decision]:
+            where = "where id > ? and id < ?"
+            granted = look(f"select id, token from leases {where}", id_range(holder))
+            verdicts = look(f"select id, kind, detail from verdicts {where}", id_range(holder))
+            return [
+                *(Granted(ticket_id, token) for ticket_id, token in granted),
+                *(decision_from(*row) for row in verdicts),
+            ]
+
+        return self._read(read)
+
+    def heads_a_line(self, holder: str) -> bool:
+        """Whether one of the holder's tickets is the next to be served somewhere."""
+        return self._read(
+            lambda look: bool(
+                look(
+                    "select 1 from waiting as own where id > ? and id < ? and not exists"
+                    " (select 1 from waiting as other where other.at = own.at"
+                    " and (other.rank, other.id) < (own.rank, own.id)) limit 1",
+                    id_range(holder),
+                )
+            )
+        )
+
+    def _read(self, read: Callable[[Callable[..., list[tuple[object, ...]]]], T]) -> T:
+        with self._mutex:
+            connection = self._current_connection()
+            connection.execute("begin")
+            try:
+                return read(lambda *query: connection.execute(*query).fetchall())
+            finally:
+                connection.execute("rollback")
+
+    def _current_connection(self) -> Connection:
+        if not (self._database.is_open and self._database.is_current()):
+            # Let the home find or make the file: it knows what has to be said in it.
+            self._home.operate(lambda connection: None)
+            self._database.open()
+        return self._database.connection
+
+    def close(self) -> None:
+        with self._mutex:
+            self._database.let_go()
+
+
+def _one(rows: list[tuple[int]]) -> int:
+    return rows[0][0]

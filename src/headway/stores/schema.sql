@@ -1,0 +1,71 @@
+-- The state of one home. True only now: safe to delete when nothing runs.
+-- Few, small tables on small pages: every page that a transaction changes costs time.
+
+-- What this file is: the inode it was made with, to tell it from a copy.
+create table facts (name text primary key, value) without rowid;
+
+-- The terms in force: lines of limits, and keys that a person paused.
+create table lines (pattern text primary key, slots integer not null, source text not null)
+    without rowid;
+create table paused (key text primary key) without rowid;
+
+-- Each key that was asked for: the weight of leases (used) and reservations on it,
+-- how many tickets are parked at it, and how long it is usually held.
+create table keys (
+    key text primary key,
+    cap integer not null,
+    paused integer not null default 0,
+    used integer not null default 0,
+    reserved integer not null default 0,
+    waiting integer not null default 0,
+    hold_seconds real
+) without rowid;
+
+-- A row per lease, never a bare counter: one shared count cannot tell whose slot a
+-- crash left behind. An id begins with its holder's, so a dead holder is one range.
+create table leases (
+    id text primary key,
+    keys text not null,
+    weight integer not null,
+    task text,
+    priority integer not null,
+    parent text,
+    within text not null,
+    arrival integer not null,
+    since real not null,
+    token integer not null,
+    lent integer not null default 0
+) without rowid;
+
+create table waiting (
+    id text primary key,
+    keys text not null,
+    weight integer not null,
+    task text,
+    priority integer not null,
+    parent text,
+    within text not null,
+    arrival integer not null,
+    since real not null,
+    rank integer not null,
+    at text not null,
+    reserved text
+) without rowid;
+create index line on waiting (at, rank, id);
+create index children on waiting (at, rank, id) where parent is not null;
+create index reserving on waiting (id) where reserved is not null;
+
+create table loans (
+    lender text not null,
+    key text not null,
+    borrower text not null,
+    primary key (lender, key)
+) without rowid;
+create index borrowed on loans (borrower);
+
+-- Ends that the ticket's owner has not read yet.
+create table verdicts (id text primary key, kind text not null, detail text not null)
+    without rowid;
+
+-- Live holders that have to say what they hold before this new file may grant anything.
+create table awaited (holder text primary key) without rowid;

@@ -1,0 +1,384 @@
+"""The book of admission, kept in SQL for the length of one transaction.
+
+What is read is remembered and changed in place, as admission expects; ``flush``
+writes the keys that changed. Tickets are written as they move.
+"""
+
+from __future__ import annotations
+
+from headway import keys
+from headway.limits import Line, Terms
+from headway.stores.admission import KeyState
+from headway.tickets import Refused, Revoked, Ticket, Withdrawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator
+
+    from headway.tickets import Decision
+
+LEASE_COLUMNS = "id, keys, weight, task, priority, parent, within, arrival, since, token"
+WAITING_COLUMNS = (
+    "id, keys, weight, task, priority, parent, within, arrival, since, rank, at, reserved"
+)
+# A holder's name is the first six letters of its tickets' ids.
+HOLDERS_AT_WORK = (
+    "select substr(id, 1, 6) from leases"
+    " union select substr(id, 1, 6) from waiting where reserved is not null"
+)
+STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
+
+
+class SqlBook:
+    """Reads and writes one open transaction."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, next_token: Callable[[], int], now: float
+    ) -> None:
+        self._execute = connection.execute
+        self._next_token, self._now = next_token, now
+        self._states: dict[str, KeyState] = {}
+        self._read: dict[str, tuple[object, ...]] = {}
+        self._tickets: dict[str, Ticket | None] = {}
+        self._terms: Terms | None = None
+        self.new_keys = 0
+        # For after the commit: what to tell whom, and which lines must look anew.
+        self.told: list[tuple[Ticket, Decision]] = []
+        self.stirred: set[str] = set()
+
+    # -- what admission needs -----------------------------------------------------------
+
+    def key(self, key: str) -> KeyState:
+        state = self._states.get(key)
+        if state is None:
+            row = self._execute(
+                f"select {STATE_COLUMNS} from keys where key = ?", (key,)
+            ).fetchone()
+            state = self._remember(row) if row else self._new_key(key)
+        return state
+
+    def load_keys(self, path: tuple[str, ...]) -> None:
+        """Read several keys with one statement."""
+        marks = ",".join("?" * len(path))
+        for row in self._execute(f"select {STATE_COLUMNS} from keys where key in ({marks})", path):
+            if row[0] not in self._states:
+                self._remember(row)
+
+    def _remember(self, row: tuple[object, ...]) -> KeyState:
+        state = state_from(row)
+        self._states[state.key], self._read[state.key] = state, row
+        return state
+
+    def _new_key(self, key: str) -> KeyState:
+        terms = self.terms()
+        state = KeyState(key, terms.line_for(key).slots, paused=key in terms.paused)
+        self._execute(
+            "insert into keys (key, cap, paused) values (?, ?, ?)", (key, state.cap, state.paused)
+        )
+        self._states[key], self._read[key] = state, row_from(state)
+        self.new_keys += 1
+        return state
+
+    def head(self, key: str) -> Ticket | None:
+        return self._one_waiting("where at = ? order by rank, id limit 1", key)
+
+    def park(self, ticket: Ticket) -> None:
+        self._tickets[ticket.id] = ticket
+        self._execute(
+            f"insert or replace into waiting ({WAITING_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                ticket.id,
+                "\n".join(ticket.keys),
+                ticket.weight,
+                ticket.task,
+                ticket.priority,
+                ticket.parent,
+                "\n".join(ticket.within),
+                ticket.arrival,
+                ticket.since,
+                ticket.rank,
+                ticket.at,
+                "\n".join(ticket.reserved) or None,
+            ),
+        )
+
+    def grant(self, ticket: Ticket) -> None:
+        ticket.token, ticket.since = self._next_token(), self._now
+        if ticket.id in self._tickets:
+            self._execute("delete from waiting where id = ?", (ticket.id,))
+        self._tickets[ticket.id] = ticket
+        self.insert_lease(ticket)
+
+    def insert_lease(self, ticket: Ticket) -> None:
+        self._execute(
+            f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)", lease_row(ticket)
+        )
+
+    def strike(self, ticket: Ticket) -> None:
+        self._tickets[ticket.id] = None
+        self._execute("delete from waiting where id = ?", (ticket.id,))
+        self._execute("delete from leases where id = ?", (ticket.id,))
+
+    def lease(self, ticket_id: str) -> Ticket | None:
+        ticket = self.ticket(ticket_id)
+        return ticket if ticket is not None and ticket.at is None else None
+
+    def ticket(self, ticket_id: str) -> Ticket | None:
+        if ticket_id in self._tickets:
+            return self._tickets[ticket_id]
+        row = self._execute(
+            f"select {LEASE_COLUMNS} from leases where id = ?", (ticket_id,)
+        ).fetchone()
+        if row:
+            return self._ticket(row, lease_from)
+        return self._one_waiting("where id = ?", ticket_id)
+
+    def borrower(self, lender: str, key: str) -> str | None:
+        found = self._execute(
+            "select borrower from loans where lender = ? and key = ?", (lender, key)
+        ).fetchone()
+        return found[0] if found else None
+
+    def lend(self, lender: str, key: str, borrower: str) -> None:
+        self._execute("insert into loans values (?, ?, ?)", (lender, key, borrower))
+        self._execute("update leases set lent = lent + 1 where id = ?", (lender,))
+
+    def end_loan(self, lender: str, key: str) -> None:
+        self._execute("delete from loans where lender = ? and key = ?", (lender, key))
+        self._execute("update leases set lent = lent - 1 where id = ?", (lender,))
+
+    def parked_children(self, key: str) -> list[Ticket]:
+        return list(self._waiting("where at = ? and parent is not null order by rank, id", key))
+
+    def parked(self) -> list[Ticket]:
+        return list(self._waiting("order by rank, id"))
+
+    def tell(self, ticket: Ticket, decision: Decision) -> None:
+        self.told.append((ticket, decision))
+        kind = _KINDS.get(type(decision))
+        if kind is not None:
+            self._execute(
+                "insert or replace into verdicts values (?, ?, ?)",
+                (ticket.id, kind, _detail(decision)),
+            )
+
+    def stir(self, key: str) -> None:
+        self.stirred.add(key)
+
+    # -- what the store needs besides -----------------------------------------------------
+
+    def terms(self) -> Terms:
+        if self._terms is None:
+            self._terms = read_terms(self._execute)
+        return self._terms
+
+    def set_terms(self, terms: Terms) -> None:
+        self._terms = terms
+        self._execute("delete from lines")
+        self._execute("delete from paused")
+        for line in terms.lines:
+            self._execute(
+                "insert into lines values (?, ?, ?)", (line.pattern, line.slots, line.source)
+            )
+        for key in terms.paused:
+            self._execute("insert into paused values (?)", (key,))
+
+    def adopt(self, ticket: Ticket) -> None:
+        """Use the caller's own object for a ticket that is not on the book yet."""
+        self._tickets.setdefault(ticket.id, ticket)
+
+    def is_back(self, holder: str) -> None:
+        """A holder has said what it holds."""
+        self._execute("delete from awaited where holder = ?", (holder,))
+
+    def awaits_someone(self) -> bool:
+        """Whether others still have to say what they hold."""
+        return self._execute("select 1 from awaited limit 1").fetchone() is not None
+
+    def take_verdict(self, ticket_id: str) -> Decision | None:
+        """The end that somebody else decided for a ticket, if it was not read yet."""
+        row = self._execute("select * from verdicts where id = ?", (ticket_id,)).fetchone()
+        if row is None:
+            return None
+        self._execute("delete from verdicts where id = ?", (ticket_id,))
+        return decision_from(*row)
+
+    def tickets_of(self, holder: str) -> list[Ticket]:
+        """All of one holder's, those that wait before those that run."""
+        first, last = id_range(holder)
+        waiting = list(self._waiting("where id > ? and id < ?", first, last))
+        leases = self._execute(
+            f"select {LEASE_COLUMNS} from leases where id > ? and id < ?", (first, last)
+        ).fetchall()
+        return waiting + [self._ticket(row, lease_from) for row in leases]
+
+    def drop_plain_waiting(self, holder: str) -> list[str]:
+        """Strike a holder's waiting tickets that have collected nothing; their keys.
+
+        A dead process may leave very many of these.
+        """
+        first, last = id_range(holder)
+        condition = "where id > ? and id < ? and reserved is null and parent is null"
+        parked = self._execute(
+            f"select at, count(*) from waiting {condition} group by at", (first, last)
+        ).fetchall()
+        self._execute(f"delete from waiting {condition}", (first, last))
+        for key, count in parked:
+            self.key(key).waiting -= count
+        self._execute("delete from verdicts where id > ? and id < ?", (first, last))
+        return [key for key, _ in parked]
+
+    def is_head(self, ticket: Ticket) -> bool:
+        """Whether a parked ticket is the next one to be served at its key."""
+        return ticket.at is not None and self.head(ticket.at) is ticket
+
+    def heads(self) -> set[str]:
+        """The holders of the heads of the stirred lines."""
+        heads = [self.head(key) for key in self.stirred if self.key(key).waiting]
+        return {head.holder for head in heads if head is not None}
+
+    def holders_at_work(self) -> list[str]:
+        """Everyone who has a lease or a reservation, and whose end would free something."""
+        rows = self._execute(HOLDERS_AT_WORK).fetchall()
+        return [holder for (holder,) in rows]
+
+    def all_keys(self) -> list[str]:
+        """Every key with a row, in order."""
+        return [key for (key,) in self._execute("select key from keys order by key").fetchall()]
+
+    def drop_idle_keys(self) -> None:
+        """Forget keys that nobody uses; they come back when asked for."""
+        self._execute("delete from keys where used = 0 and reserved = 0 and waiting = 0")
+
+    def flush(self) -> None:
+        """Write the keys that changed."""
+        for key, state in self._states.items():
+            row = row_from(state)
+            if row != self._read[key]:
+                self._execute(
+                    "update keys set cap = ?, paused = ?, used = ?, reserved = ?, waiting = ?,"
+                    " hold_seconds = ? where key = ?",
+                    (*row[1:], key),
+                )
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _one_waiting(self, condition: str, argument: str) -> Ticket | None:
+        return next(self._waiting(condition, argument), None)
+
+    def _waiting(self, condition: str, *arguments: str) -> Iterator[Ticket]:
+        rows = self._execute(
+            f"select {WAITING_COLUMNS} from waiting {condition}", arguments
+        ).fetchall()
+        return (self._ticket(row, waiting_from) for row in rows)
+
+    def _ticket(self, row: tuple[str, ...], make: Callable[..., Ticket]) -> Ticket:
+        known = self._tickets.get(row[0])
+        if known is not None:
+            return known
+        ticket = make(row)
+        if ticket.parent is not None:
+            ticket.borrowed = dict(
+                self._execute("select key, lender from loans where borrower = ?", (ticket.id,))
+            )
+        self._tickets[ticket.id] = ticket
+        return ticket
+
+
+_KINDS = {Withdrawn: "withdrawn", Refused: "refused", Revoked: "revoked"}
+
+
+def _detail(decision: Decision) -> str:
+    if isinstance(decision, Refused):
+        return f"{decision.reason} {decision.key}"
+    return decision.reason if isinstance(decision, Revoked) else ""
+
+
+def decision_from(ticket_id: str, kind: str, detail: str) -> Decision:
+    """A row of ``verdicts`` as what it means."""
+    if kind == "refused":
+        reason, _, key = detail.partition(" ")
+        return Refused(ticket_id, reason, key)  # type: ignore[arg-type]
+    return Revoked(ticket_id, detail) if kind == "revoked" else Withdrawn(ticket_id)
+
+
+def id_range(holder: str) -> tuple[str, str]:
+    """Two texts that all ids of a holder's tickets lie between."""
+    return f"{holder}-", f"{holder}."
+
+
+def lease_row(ticket: Ticket) -> tuple[object, ...]:
+    """The values of a row in ``leases``, but for what is lent."""
+    return (
+        ticket.id,
+        "\n".join(ticket.keys),
+        ticket.weight,
+        ticket.task,
+        ticket.priority,
+        ticket.parent,
+        "\n".join(ticket.within),
+        ticket.arrival,
+        ticket.since,
+        ticket.token,
+    )
+
+
+def lease_from(row: tuple[str, ...]) -> Ticket:
+    """A row of ``leases`` as a ticket."""
+    ticket = _ticket_from(row)
+    ticket.token = int(row[9])
+    return ticket
+
+
+def waiting_from(row: tuple[str, ...]) -> Ticket:
+    """A row of ``waiting`` as a ticket."""
+    ticket = _ticket_from(row)
+    ticket.rank, ticket.at = int(row[9]), row[10]
+    ticket.reserved = row[11].split("\n") if row[11] else []
+    return ticket
+
+
+def _ticket_from(row: tuple[str, ...]) -> Ticket:
+    named = tuple(row[1].split("\n"))
+    ticket = Ticket(
+        row[0],
+        named,
+        keys.path(named),
+        weight=int(row[2]),
+        task=row[3],
+        priority=int(row[4]),
+        parent=row[5],
+        within=tuple(row[6].split("\n")) if row[6] else (),
+    )
+    ticket.arrival, ticket.since = int(row[7]), float(row[8])
+    return ticket
+
+
+def state_from(row: tuple[object, ...]) -> KeyState:
+    """A row of ``keys`` as a state."""
+    state = KeyState(row[0], row[1], paused=bool(row[2]))  # type: ignore[arg-type]
+    state.used, state.reserved, state.waiting, state.hold_seconds = row[3:]  # type: ignore[assignment]
+    return state
+
+
+def row_from(state: KeyState) -> tuple[object, ...]:
+    """A state as a row of ``keys``."""
+    return (
+        state.key,
+        state.cap,
+        int(state.paused),
+        state.used,
+        state.reserved,
+        state.waiting,
+        state.hold_seconds,
+    )
+
+
+def read_terms(execute: Callable[..., Iterable[tuple[str, ...]]]) -> Terms:
+    """The terms in force."""
+    lines = [
+        Line(pattern, int(slots), source)
+        for pattern, slots, source in execute("select * from lines")
+    ]
+    return Terms(lines, [key for (key,) in execute("select key from paused")])

@@ -1,0 +1,138 @@
+"""Wake-ups between the processes of a home.
+
+A message says: look here. It carries what was decided, so that its reader need
+not read the database; but the database is the truth, and whoever missed a
+message finds out by a look at it, a quarter of a second later at most.
+
+    g INODE TICKET TOKEN    granted, in the database with that inode
+    v                       a verdict on one of your tickets is in the database
+    h                       you are next in a line: watch those who hold it
+    a                       the database is new: say what you hold
+    e HOLDER                a holder has ended (from our own watching thread)
+"""
+
+from __future__ import annotations
+
+import _thread
+
+from headway.tickets import Granted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
+
+    from headway.stores.home import Home
+    from headway.stores.reader import Reader
+    from headway.tickets import Decision, Ticket
+
+    class Office(Protocol):
+        """The store, as far as messages change something in it."""
+
+        on_reclaimed: Callable[[Ticket, str], None]
+
+        def decided(self, decision: Decision) -> None: ...
+        def reclaim(self, holders: Iterable[str]) -> None: ...
+        def waiting_tickets(self) -> list[Ticket]: ...
+
+
+class Wakeups:
+    """Sends and receives them for one process."""
+
+    def __init__(self, home: Home, reader: Reader, office: Office) -> None:
+        self._home, self._reader, self._office = home, reader, office
+        self.forget_after_fork()
+
+    def forget_after_fork(self) -> None:
+        """What was to be sent is the parent's to send."""
+        self._outbox: list[tuple[str, str]] = []
+        self.reclaimed: list[tuple[Ticket, str]] = []
+        self._mutex = _thread.allocate_lock()
+        self._seen_version = -1
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def note(self, told: Iterable[tuple[Ticket, Decision]], heads: set[str]) -> None:
+        """Keep what a committed operation has to tell; ``send`` does it outside the guard."""
+        own, inode = self._home.presence.id, self._home.database.inode
+        messages: dict[str, list[str]] = {}
+        for ticket, decision in told:
+            if ticket.holder == own:
+                self._office.decided(decision)
+            elif isinstance(decision, Granted):
+                line = f"g {inode} {ticket.id} {decision.token}"
+                messages.setdefault(ticket.holder, []).append(line)
+            else:
+                messages.setdefault(ticket.holder, []).append("v")
+        for holder in heads:
+            messages.setdefault(holder, []).append("h")
+        for holder, lines in messages.items():
+            self._outbox.append((holder, "\n".join(lines)))
+
+    def send(self) -> None:
+        """Wake those who were told something; whoever cannot be woken is dead or dying."""
+        if not self._outbox and not self.reclaimed:
+            return
+        outbox, self._outbox = self._outbox, []
+        reclaimed, self.reclaimed = self.reclaimed, []
+        gone = []
+        for holder, message in outbox:
+            if holder == self._home.presence.id:
+                self._watch_holders()
+            elif not self._home.presence.send(holder, message):
+                gone.append(holder)
+        for ticket, holder in reclaimed:
+            self._office.on_reclaimed(ticket, holder)
+        if gone:
+            self._office.reclaim(gone)
+
+    # -- receiving --------------------------------------------------------------------------
+
+    def listen(self, timeout_seconds: float) -> None:
+        """Wait for messages for at most this long, and act on them."""
+        messages, some_missing, ended = self._home.presence.receive(timeout_seconds)
+        for message in messages:
+            for line in message.split("\n"):
+                self._act_on(line, ended)
+        if ended:
+            self._office.reclaim(ended)
+        if some_missing or not (messages or ended):
+            self.catch_up()
+
+    def _act_on(self, line: str, ended: list[str]) -> None:
+        kind, _, rest = line.partition(" ")
+        if kind == "g":
+            inode, ticket_id, token = rest.split(" ")
+            if int(inode) == self._home.database.inode:
+                self._office.decided(Granted(ticket_id, int(token)))
+        elif kind == "e":
+            ended.append(rest)
+        elif kind == "h":
+            self._watch_holders()
+        elif kind in ("v", "a"):
+            self._seen_version = -1
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Find in the database what messages should have told."""
+        if not self._home.database.is_current():
+            self._home.operate(lambda connection: None)
+            self.send()
+        version = self._reader.version()
+        if version == self._seen_version:
+            return
+        self._seen_version = version
+        for decision in self._reader.decisions(self._home.presence.id):
+            self._office.decided(decision)
+        if self._office.waiting_tickets() and self._reader.heads_a_line(self._home.presence.id):
+            self._watch_holders()
+
+    def _watch_holders(self) -> None:
+        """Be there when one of those ends who keep us waiting."""
+        gone = self._home.presence.watch(self._reader.holders_at_work())
+        if gone:
+            self._office.reclaim(gone)
+
+    def interrupt(self) -> None:
+        """Make ``listen`` return early, in another thread."""
+        self._home.presence.send(self._home.presence.id, "i")

@@ -1,0 +1,171 @@
+"""Telling people: events to hooks and to the log, at next to no cost when nobody listens.
+
+The records in ``headway.events`` are loaded with the first event that somebody
+wants to hear.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.events import Event
+    from headway.stores.base import Store
+    from headway.tickets import Ticket
+
+    Hook = Callable[[Event], None]
+
+_DEBUG, _INFO = 10, 20
+
+
+class Teller:
+    """The events of one governor."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._hooks: list[Hook] = []
+        self._followed: dict[str, tuple[Ticket, Hook | None, int]] = {}
+        self._seen_version = -1
+        self._next_look_at = 0.0
+
+    def subscribe(self, hook: Hook) -> Callable[[], None]:
+        """Call the hook with every event from now on; the answer ends that."""
+        self._hooks.append(hook)
+        return lambda: self._hooks.remove(hook) if hook in self._hooks else None
+
+    def forget_after_fork(self) -> None:
+        """The waiters belong to the parent."""
+        self._followed.clear()
+
+    # -- what happened ------------------------------------------------------------
+
+    def granted(self, ticket: Ticket, waited_seconds: float) -> None:
+        if self._heard(_DEBUG):
+            from headway.events import Granted  # noqa: PLC0415
+
+            self._tell(Granted(**_what(ticket), waited_seconds=waited_seconds))
+
+    def released(self, ticket: Ticket, held_seconds: float) -> None:
+        if self._heard(_DEBUG):
+            from headway.events import Released  # noqa: PLC0415
+
+            self._tell(Released(**_what(ticket), held_seconds=held_seconds))
+
+    def cancelled(self, ticket: Ticket) -> None:
+        if self._heard(_INFO):
+            from headway.events import Cancelled  # noqa: PLC0415
+
+            self._tell(Cancelled(**_what(ticket)))
+
+    def abandoned(self, ticket: Ticket) -> None:
+        """The caller went away before the ticket was settled."""
+        self.unfollow(ticket.id)
+        self.cancelled(ticket)
+
+    def timed_out(self, ticket: Ticket, timeout_seconds: float) -> None:
+        if self._heard(_INFO):
+            from headway.events import TimedOut  # noqa: PLC0415
+
+            self._tell(TimedOut(**_what(ticket), timeout_seconds=timeout_seconds))
+
+    def refused(self, ticket: Ticket, reason: str) -> None:
+        if self._heard(_INFO):
+            from headway.events import Refused  # noqa: PLC0415
+
+            self._tell(Refused(**_what(ticket), reason=reason))
+
+    def lost(self, ticket: Ticket, reason: str) -> None:
+        from headway.events import Lost  # noqa: PLC0415
+
+        self._tell(Lost(**_what(ticket), reason=reason))
+
+    def reclaimed(self, ticket: Ticket, holder: str) -> None:
+        from headway.events import Reclaimed  # noqa: PLC0415
+
+        self._tell(Reclaimed(**_what(ticket), holder=holder))
+
+    def release_failed(self, ticket: Ticket, error: Exception) -> None:
+        """Not an event: nothing happened to the lease yet. But nothing is silent."""
+        from headway.events import logger  # noqa: PLC0415
+
+        logger.warning("release of %s failed and will be repeated: %s", ticket.id, error)
+
+    # -- waiting is visible ---------------------------------------------------------
+
+    def queued(self, ticket: Ticket, on_wait: Hook | None) -> bool:
+        """Announce a wait and follow it from now on; false if it is over already."""
+        if on_wait is None and not self._heard(_INFO):
+            return False
+        outlook = self._store.outlook(ticket)
+        if outlook is None:
+            return False
+        from headway import views  # noqa: PLC0415
+        from headway.events import Queued, call  # noqa: PLC0415
+
+        row = views.waiting(outlook, ticket)
+        event = Queued(
+            **_what(ticket),
+            position=row.position,
+            blocked_by=row.blocked_by,
+            holders=views.holders(outlook),
+            estimated_wait_seconds=row.estimated_wait_seconds,
+        )
+        self._followed[ticket.id] = (ticket, on_wait, row.position)
+        self._tell(event)
+        if on_wait is not None:
+            call(on_wait, event)
+        return True
+
+    def unfollow(self, ticket_id: str) -> None:
+        """This ticket waits no more."""
+        self._followed.pop(ticket_id, None)
+
+    def follow(self) -> bool:
+        """Tell those whose place in line changed; false when there is nobody to follow."""
+        followed = dict(self._followed)
+        now = time.monotonic()
+        if not followed or now < self._next_look_at:
+            return bool(followed)
+        version = self._store.version()
+        if version == self._seen_version:
+            return True
+        self._seen_version = version
+        places = self._store.positions([ticket for ticket, _, _ in followed.values()])
+        # Counting places is the one look that grows with the queue: it may take at most
+        # a twentieth of the time.
+        self._next_look_at = now + 20 * (time.monotonic() - now)
+        from headway.events import MovedUp, call  # noqa: PLC0415
+
+        for ticket_id, (ticket, on_wait, before) in followed.items():
+            position = places.get(ticket_id, before)
+            if position == before or ticket_id not in self._followed:
+                continue
+            self._followed[ticket_id] = (ticket, on_wait, position)
+            event = MovedUp(**_what(ticket), position=position, estimated_wait_seconds=None)
+            self._tell(event)
+            if on_wait is not None:
+                call(on_wait, event)
+        return True
+
+    # -- inside ---------------------------------------------------------------------
+
+    def _heard(self, level: int) -> bool:
+        if self._hooks:
+            return True
+        logging = sys.modules.get("logging")
+        return logging is not None and logging.getLogger("headway").isEnabledFor(level)
+
+    def _tell(self, event: Event) -> None:
+        from headway.events import call, log  # noqa: PLC0415
+
+        log(event)
+        for hook in tuple(self._hooks):
+            call(hook, event)
+
+
+def _what(ticket: Ticket) -> dict[str, object]:
+    return {"ticket_id": ticket.id, "task": ticket.task, "keys": ticket.keys, "at": time.time()}

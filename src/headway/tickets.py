@@ -1,0 +1,126 @@
+"""Tickets, and what can become of one."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    Refusal: TypeAlias = Literal["full", "too_heavy", "queue_full", "deadlock"]
+
+MAX_WEIGHT = 1_000_000
+MAX_PRIORITY = 100
+
+
+class Ticket:
+    """One request for slots, from asking until it is released.
+
+    ``keys`` is what the caller named, ``path`` what counts: those keys and all
+    their ancestors in collection order. The store fills in the rest: ``rank``
+    (its place in every line it stands in), ``at`` (the one key it waits at),
+    ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
+    once somebody else has ended it.
+    """
+
+    __slots__ = (
+        "arrival",
+        "at",
+        "borrowed",
+        "id",
+        "keys",
+        "parent",
+        "path",
+        "priority",
+        "rank",
+        "reserved",
+        "since",
+        "task",
+        "token",
+        "verdict",
+        "weight",
+        "within",
+    )
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the public word for it
+        keys: tuple[str, ...],
+        path: tuple[str, ...],
+        *,
+        task: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+        parent: str | None = None,
+        within: tuple[str, ...] = (),
+    ) -> None:
+        self.id, self.keys, self.path = id, keys, path
+        self.task, self.weight, self.priority = task, weight, priority
+        self.parent, self.within = parent, within
+        self.arrival = self.rank = self.token = 0
+        self.since = 0.0
+        self.at: str | None = None
+        self.reserved: list[str] = []
+        self.borrowed: dict[str, str] = {}
+        self.verdict: Decision | None = None
+
+    @property
+    def holder(self) -> str:
+        """The holder it belongs to: the first part of its id."""
+        return self.id.partition("-")[0]
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """What lines are sorted by; the id only makes it total."""
+        return self.rank, self.id
+
+
+class Granted:
+    """The ticket is a lease now."""
+
+    __slots__ = ("ticket_id", "token")
+
+    def __init__(self, ticket_id: str, token: int) -> None:
+        self.ticket_id, self.token = ticket_id, token
+
+
+class Waiting:
+    """The ticket stands in line."""
+
+    __slots__ = ("ticket_id",)
+
+    def __init__(self, ticket_id: str) -> None:
+        self.ticket_id = ticket_id
+
+
+class Refused:
+    """The ticket cannot be granted, now or ever; ``key`` is the one that says no."""
+
+    __slots__ = ("held_by", "key", "reason", "ticket_id")
+
+    def __init__(
+        self, ticket_id: str, reason: Refusal, key: str, held_by: tuple[str, ...] = ()
+    ) -> None:
+        self.ticket_id, self.reason, self.key, self.held_by = ticket_id, reason, key, held_by
+
+
+class Withdrawn:
+    """The ticket waited and was taken out of line."""
+
+    __slots__ = ("ticket_id",)
+
+    def __init__(self, ticket_id: str) -> None:
+        self.ticket_id = ticket_id
+
+
+class Revoked:
+    """The lease was taken back from its holder."""
+
+    __slots__ = ("reason", "ticket_id")
+
+    def __init__(self, ticket_id: str, reason: str) -> None:
+        self.ticket_id, self.reason = ticket_id, reason
+
+
+if TYPE_CHECKING:
+    Answer: TypeAlias = Granted | Waiting | Refused
+    Decision: TypeAlias = Granted | Refused | Withdrawn | Revoked

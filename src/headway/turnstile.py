@@ -1,0 +1,194 @@
+"""The turnstile: takes a request in, waits for its turn, and gives slots back.
+
+Whatever happens on the way - a timeout, Ctrl-C, a cancelled task, a store that
+cannot be reached - a ticket ends in exactly one state, and no slot stays behind.
+"""
+
+from __future__ import annotations
+
+import time
+
+from headway.errors import AtCapacity, Cancelled, DeadlockRefused, QueueTimeout
+from headway.limits import shown
+from headway.slot import Lease, held_here
+from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
+from headway.waiting import Switchboard, ThreadWaiter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.errors import HeadwayError
+    from headway.slot import Request
+    from headway.stores.base import Store
+    from headway.telling import Hook, Teller
+    from headway.tickets import Decision
+
+# Waiting shorter than this is nobody's business; after it, it is visible.
+NOTICE_SECONDS = 0.1
+# The errors that say how a ticket ended; after any other one that has to be seen to.
+SETTLED = (AtCapacity, Cancelled, DeadlockRefused, QueueTimeout)
+
+
+class Turnstile:
+    """Lets the requests of one governor through, one ticket each."""
+
+    def __init__(self, store: Store, teller: Teller, *, environ: dict[str, str]) -> None:
+        self.store, self.teller, self.environ = store, teller, environ
+        self._unfinished: dict[str, tuple[Ticket, float]] = {}
+        self.switchboard = Switchboard(
+            store, chores=self._do_chores, lost=self._lost, unclaimed=self._take_unclaimed
+        )
+
+    def acquire(self, request: Request) -> Lease:
+        """Block until the request is granted."""
+        started = time.monotonic()
+        ticket = self.new_ticket(request)
+        try:
+            answer = self.store.request(ticket, wait=request.wait)
+            if self.store.news:
+                self.switchboard.deliver()
+            if isinstance(answer, Waiting):
+                self.settle(ticket, request, self._await_turn(ticket, request))
+            else:
+                self.settle(ticket, request, answer)
+            return self.new_lease(ticket, started)
+        except SETTLED:
+            raise
+        except BaseException:
+            self.abandon(ticket)
+            raise
+        finally:
+            self.switchboard.detach(ticket.id)
+
+    def _await_turn(self, ticket: Ticket, request: Request) -> Decision | None:
+        """The decision on a waiting ticket, or none when its time ran out first."""
+        waiter, timeout = ThreadWaiter(), request.timeout_seconds
+        waiter.decision = self.switchboard.attach(ticket.id, waiter)
+        notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
+        self.switchboard.wait(waiter, notice)
+        if waiter.decision is None and timeout != notice:
+            self.announce(ticket, request.on_wait)
+            self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
+        return waiter.decision or self.store.withdraw(ticket)
+
+    def new_ticket(self, request: Request) -> Ticket:
+        """A ticket for this request, made by the present thread or task."""
+        ticket = Ticket(
+            self.store.new_id(),
+            request.keys,
+            request.path,
+            task=request.task,
+            weight=request.weight,
+            priority=request.priority,
+            parent=request.parent,
+            within=held_here(),
+        )
+        if request.wait:
+            self.switchboard.expect(ticket.id)
+        return ticket
+
+    def new_lease(self, ticket: Ticket, started: float) -> Lease:
+        """The lease of a granted ticket."""
+        lease = Lease(self, ticket, started)
+        self.teller.granted(ticket, lease.waited_seconds)
+        if self.store.shared and not self.switchboard.attending:
+            self.switchboard.attend()
+        return lease
+
+    def announce(self, ticket: Ticket, on_wait: Hook | None) -> None:
+        """Make a wait visible, and have its progress followed."""
+        if self.teller.queued(ticket, on_wait):
+            self.switchboard.attend()
+
+    def settle(self, ticket: Ticket, request: Request, decision: Decision | None) -> None:
+        """Raise what the decision means to the caller, unless it is a grant."""
+        self.teller.unfollow(ticket.id)
+        if isinstance(decision, Granted):
+            return
+        if isinstance(decision, Refused):
+            error = self._refusal(ticket, decision)
+            self.teller.refused(ticket, str(error))
+            raise error
+        if isinstance(decision, Withdrawn):
+            self.teller.cancelled(ticket)
+            raise Cancelled(ticket.keys, ticket.id)
+        timeout_seconds = request.timeout_seconds or 0.0
+        self.teller.timed_out(ticket, timeout_seconds)
+        raise QueueTimeout(ticket.keys, timeout_seconds)
+
+    def _refusal(self, ticket: Ticket, refused: Refused) -> HeadwayError:
+        from headway import views  # noqa: PLC0415 - loaded when something is shown
+
+        key = refused.key
+        if refused.reason == "deadlock":
+            return DeadlockRefused(key, refused.held_by)
+        capacity = views.capacity(key, self.store.survey(views.path_of(key)))
+        texts = {
+            "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
+            f" {capacity.waiting} waiting",
+            "too_heavy": f"weight {ticket.weight} can never fit on {key},"
+            f" whose limit is {shown(self.store.survey([key])[0].cap)}; raise the limit or ask for less",
+            "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"
+            " try later, or raise queue.max_waiting",
+        }
+        return AtCapacity(capacity, texts[refused.reason])
+
+    # -- giving back ------------------------------------------------------------------
+
+    def give_back(self, lease: Lease) -> None:
+        """End a lease. Never raises for the store: what fails is repeated until it works."""
+        if lease.end():
+            self.finish_or_retry(lease.ticket, lease.held_seconds)
+
+    def abandon(self, ticket: Ticket) -> None:
+        """See to it that a ticket whose caller is gone neither waits nor holds."""
+        self.teller.abandoned(ticket)
+        self.finish_or_retry(ticket, 0.0)
+
+    def finish_or_retry(self, ticket: Ticket, held_seconds: float) -> None:
+        """Take a ticket off the store, now or as soon as the store can be used."""
+        self._unfinished[ticket.id] = (ticket, held_seconds)
+        try:
+            self.finish(ticket, held_seconds)
+        except Exception as error:  # noqa: BLE001 - a failed release never hides an answer
+            self.teller.release_failed(ticket, error)
+            self.switchboard.attend()
+
+    def finish(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> None:
+        """Take a ticket off the store, waiting or granted."""
+        ended_lease = self.store.release(ticket, held_seconds, patient=patient)
+        self._unfinished.pop(ticket.id, None)
+        if ended_lease:
+            self.teller.released(ticket, held_seconds)
+        if self.store.news:
+            self.switchboard.deliver()
+
+    def _take_unclaimed(self, decision: Decision) -> None:
+        """A decision came for a waiter whose event loop is closed: nobody will use it."""
+        ticket = self.store.own_ticket(decision.ticket_id)
+        if ticket is not None:
+            self.abandon(ticket)
+
+    def _lost(self, revoked: Revoked) -> None:
+        ticket = self.store.own_ticket(revoked.ticket_id)
+        if ticket is not None:
+            self.teller.lost(ticket, revoked.reason)
+
+    def _do_chores(self) -> bool:
+        """What the attendant does once a second; true while there is more to do."""
+        for ticket, held_seconds in list(self._unfinished.values()):
+            self.finish_or_retry(ticket, held_seconds)
+        return self.teller.follow() or bool(self._unfinished)
+
+    # -- life -------------------------------------------------------------------------
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's is ours."""
+        self._unfinished = {}
+        self.store.forget_after_fork()
+        self.teller.forget_after_fork()
+        self.switchboard.forget_after_fork()
+
+    def close(self) -> None:
+        """Give everything back and stop listening."""
+        self.switchboard.close()
+        self.store.close()

@@ -1,0 +1,282 @@
+"""What people and planners see of a store: limits, leases, who waits and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from headway import keys
+from headway.limits import UNCAPPED, UNLIMITED, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headway.stores.admission import KeyState
+    from headway.stores.base import Census, Holder, Outlook
+    from headway.tickets import Ticket
+
+Reason = Literal["full", "paused", "cooling", "budget", "possible_deadlock"]
+Pressure = Literal["ok", "near", "full"]
+# From this share of a limit on, planners are told to slow down.
+_NEAR = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedBy:
+    """The key that has no room, and why."""
+
+    key: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What asking for one slot on a key would meet right now, its ancestors included.
+
+    ``limit`` and ``used`` are the key's own; ``free``, ``waiting`` and the rest
+    take its ancestors into account, because they bind too.
+    """
+
+    key: str
+    limit: int | Literal["unlimited"]
+    used: int
+    free: int | Literal["unlimited"]
+    waiting: int
+    estimated_wait_seconds: float | None
+    blocked_by: BlockedBy | None
+    pressure: Pressure
+
+
+@dataclass(frozen=True, slots=True)
+class HolderView:
+    """The process behind a lease."""
+
+    pid: int
+    host: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """One key: its limit, where that comes from, and its use."""
+
+    key: str
+    limit: int | str
+    source: str
+    used: int
+    reserved: int
+    free: int | str
+    waiting: int
+    paused: bool
+    cooling_until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """One lease and who holds it."""
+
+    id: str
+    task: str | None
+    keys: tuple[str, ...]
+    weight: int
+    since: float
+    holder: HolderView
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingView:
+    """One ticket in line: its place at the key that blocks it."""
+
+    id: str
+    task: str | None
+    keys: tuple[str, ...]
+    priority: int
+    position: int
+    blocked_by: BlockedBy
+    since: float
+    estimated_wait_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole store at one instant."""
+
+    limits: tuple[LimitView, ...]
+    leases: tuple[LeaseView, ...]
+    waiting: tuple[WaitingView, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """The shape that ``headway status --json`` prints."""
+        return asdict(self)
+
+
+def capacity(key: str, states: Sequence[KeyState], *, weight: int = 1) -> Capacity:
+    """Sum up a key and its ancestors, given in collection order."""
+    own = next(state for state in states if state.key == key)
+    free = min(_free(state) for state in states)
+    blocking = next((state for state in states if not state.admits(weight) or state.waiting), None)
+    waiting = sum(state.waiting for state in states)
+    return Capacity(
+        key=key,
+        limit=_shown(own.cap),
+        used=own.used,
+        free=_shown(free),
+        waiting=waiting,
+        estimated_wait_seconds=(
+            0.0 if blocking is None else _estimated_wait(blocking, blocking.waiting + 1)
+        ),
+        blocked_by=None if blocking is None else BlockedBy(blocking.key, _reason(blocking)),
+        pressure=_pressure(states, blocked=blocking is not None),
+    )
+
+
+def snapshot(census: Census) -> Snapshot:
+    """Everything in the words of design and documentation."""
+    waiting = _waiting(census)
+    lines = {line.pattern for line in census.terms.lines if "*" not in line.pattern.split("/")}
+    shown_keys = sorted({*census.states, *lines, "agent"})
+    return Snapshot(
+        limits=tuple(_limit(census, key) for key in shown_keys),
+        leases=tuple(
+            LeaseView(
+                id=lease.id,
+                task=lease.task,
+                keys=lease.keys,
+                weight=lease.weight,
+                since=lease.since,
+                holder=_holder(census.holders, lease),
+            )
+            for lease in sorted(census.leases, key=lambda lease: (lease.since, lease.id))
+        ),
+        waiting=tuple(waiting),
+    )
+
+
+def waiting(outlook: Outlook, ticket: Ticket) -> WaitingView:
+    """One ticket's own row."""
+    return _row(ticket, outlook.state, outlook.position, _reason(outlook.state))
+
+
+def holders(outlook: Outlook) -> tuple[LeaseView, ...]:
+    """Who holds the key that a ticket waits at, longest first."""
+    return tuple(
+        LeaseView(
+            id=lease.id,
+            task=lease.task,
+            keys=lease.keys,
+            weight=lease.weight,
+            since=lease.since,
+            holder=_holder(outlook.holders, lease),
+        )
+        for lease in sorted(outlook.leases, key=lambda lease: lease.since)
+    )
+
+
+def _waiting(census: Census) -> Iterable[WaitingView]:
+    stuck, places = _possible_deadlocks(census), dict.fromkeys(census.states, 0)
+    for ticket in census.waiting:
+        at = ticket.at or ticket.path[0]
+        places[at] += 1
+        state = census.states[at]
+        reason: Reason = "possible_deadlock" if ticket.id in stuck else _reason(state)
+        yield _row(ticket, state, places[at], reason)
+
+
+def _row(ticket: Ticket, state: KeyState, position: int, reason: Reason) -> WaitingView:
+    return WaitingView(
+        id=ticket.id,
+        task=ticket.task,
+        keys=ticket.keys,
+        priority=ticket.priority,
+        position=position,
+        blocked_by=BlockedBy(state.key, reason),
+        since=ticket.since,
+        estimated_wait_seconds=_estimated_wait(state, position),
+    )
+
+
+def _possible_deadlocks(census: Census) -> set[str]:
+    """The waiting tickets whose key is held only by callers that wait like this themselves.
+
+    Starts from all tickets asked for from within a lease and drops, until
+    nothing changes, each that some free-running lease will make room for.
+    """
+    stuck = {ticket.id: ticket for ticket in census.waiting if _inside(ticket)}
+    on_loan = {(borrower, key) for _, key, borrower in census.loans}
+    while True:
+        waiting_leases = {lease for ticket in stuck.values() for lease in _inside(ticket)}
+        free = [
+            ticket_id
+            for ticket_id, ticket in stuck.items()
+            if census.states[ticket.at or ticket.path[0]].paused
+            or any(
+                lease.id not in waiting_leases
+                for lease in census.leases
+                if ticket.at in lease.path and (lease.id, ticket.at) not in on_loan
+            )
+        ]
+        if not free:
+            return set(stuck)
+        for ticket_id in free:
+            del stuck[ticket_id]
+
+
+def _inside(ticket: Ticket) -> tuple[str, ...]:
+    return ticket.within if ticket.parent is None else (*ticket.within, ticket.parent)
+
+
+def _limit(census: Census, key: str) -> LimitView:
+    line, state = census.terms.line_for(key), census.states.get(key)
+    used, reserved, waiting = (state.used, state.reserved, state.waiting) if state else (0, 0, 0)
+    return LimitView(
+        key=key,
+        limit=shown(line.slots),
+        source=line.source,
+        used=used,
+        reserved=reserved,
+        free=UNLIMITED if line.slots >= UNCAPPED else max(0, line.slots - used - reserved),
+        waiting=waiting,
+        paused=key in census.terms.paused,
+        cooling_until=None,
+    )
+
+
+def _holder(holders: dict[str, Holder], lease: Ticket) -> HolderView:
+    holder = holders.get(lease.holder)
+    if holder is None:
+        return HolderView(pid=0, host="", command="(gone)")
+    return HolderView(pid=holder.pid, host=holder.host, command=holder.command)
+
+
+def _free(state: KeyState) -> int:
+    if state.paused or state.waiting:
+        return 0
+    return UNCAPPED if state.cap >= UNCAPPED else max(0, state.cap - state.used - state.reserved)
+
+
+def _shown(cap: int) -> int | Literal["unlimited"]:
+    return "unlimited" if cap >= UNCAPPED else cap
+
+
+def _reason(state: KeyState) -> Reason:
+    return "paused" if state.paused else "full"
+
+
+def _estimated_wait(state: KeyState, position: int) -> float | None:
+    """How long a place in this line usually takes; unknown before anything was released."""
+    if state.hold_seconds is None or state.paused:
+        return None
+    return state.hold_seconds * position / min(state.cap, UNCAPPED)
+
+
+def _pressure(states: Sequence[KeyState], *, blocked: bool) -> Pressure:
+    if blocked:
+        return "full"
+    limited = [state for state in states if state.cap < UNCAPPED]
+    near = any(state.used + state.reserved + 1 > _NEAR * state.cap for state in limited)
+    return "near" if near else "ok"
+
+
+def path_of(key: str) -> tuple[str, ...]:
+    """The keys that bind a slot on this key."""
+    return keys.path((key,))

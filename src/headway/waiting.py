@@ -1,0 +1,193 @@
+"""How decisions reach those who wait for them.
+
+A store that other processes share has to be listened to. In a process with
+one waiting thread, that thread listens itself: nothing is faster. Everyone
+else, and every event loop, is served by a background thread, the attendant,
+which also does the slow chores: telling waiters that they moved up, and
+repeating releases that failed.
+"""
+
+from __future__ import annotations
+
+import _thread
+import time
+
+from headway.tickets import Revoked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from headway.stores.base import Store
+    from headway.tickets import Decision
+
+    class Waiter(Protocol):
+        """Someone who waits for the decision on one ticket."""
+
+        def wake(self, decision: Decision) -> bool:
+            """Hand the decision over; false if nobody is there any more."""
+
+
+# How long the attendant sleeps when nothing happens. Short while somebody waits for
+# another process: a lost wake-up costs this much.
+_LISTEN_SECONDS = 0.25
+_TICK_SECONDS = 1.0
+
+
+class ThreadWaiter:
+    """A thread that waits for one decision."""
+
+    __slots__ = ("_gate", "decision")
+
+    def __init__(self) -> None:
+        self.decision: Decision | None = None
+        self._gate = _thread.allocate_lock()
+        self._gate.acquire()
+
+    def wake(self, decision: Decision) -> bool:
+        self.decision = decision
+        self._gate.release()
+        return True
+
+    def sleep(self, seconds: float | None) -> None:
+        """Sleep until woken, for at most this long."""
+        self._gate.acquire(True, -1 if seconds is None else min(seconds, _thread.TIMEOUT_MAX))
+
+
+class Switchboard:
+    """Brings the store's decisions to the waiters of one governor."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        chores: Callable[[], bool],
+        lost: Callable[[Revoked], None],
+        unclaimed: Callable[[Decision], None],
+    ) -> None:
+        self._store, self._chores, self._lost, self._unclaimed = store, chores, lost, unclaimed
+        self.forget_after_fork()
+
+    def forget_after_fork(self) -> None:
+        """Start anew: the waiters, the thread and the locks belong to the parent."""
+        self._mutex = _thread.allocate_lock()
+        self._listening = _thread.allocate_lock()
+        self._poked = _thread.allocate_lock()
+        self._poked.acquire()
+        self._waiters: dict[str, Waiter] = {}
+        self._expected: dict[str, Decision | None] = {}
+        self.attending = self._closed = False
+
+    def expect(self, ticket_id: str) -> None:
+        """Keep a decision that comes before its waiter is attached."""
+        self._expected[ticket_id] = None
+
+    def attach(self, ticket_id: str, waiter: Waiter) -> Decision | None:
+        """Wait from now on; or the decision, if it was here first."""
+        with self._mutex:
+            decision = self._expected.pop(ticket_id, None)
+            if decision is None:
+                self._waiters[ticket_id] = waiter
+            return decision
+
+    def detach(self, ticket_id: str) -> None:
+        """Nobody waits for this ticket any more."""
+        with self._mutex:
+            self._waiters.pop(ticket_id, None)
+            self._expected.pop(ticket_id, None)
+
+    def deliver(self) -> None:
+        """Hand out everything that the store has decided about this process's tickets."""
+        news = self._store.news
+        while news:
+            try:
+                decision = news.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            if isinstance(decision, Revoked):
+                self._lost(decision)
+                continue
+            with self._mutex:
+                waiter = self._waiters.pop(decision.ticket_id, None)
+                if waiter is None and decision.ticket_id in self._expected:
+                    self._expected[decision.ticket_id] = decision
+            if waiter is not None and not waiter.wake(decision):
+                self._unclaimed(decision)
+
+    def wait(self, waiter: ThreadWaiter, seconds: float | None) -> None:
+        """Block this thread until its waiter has a decision or the time is over."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while waiter.decision is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            if not self._store.shared or not self._listening.acquire(False):
+                waiter.sleep(left)
+                continue
+            try:
+                self._listen_for(waiter, deadline)
+            finally:
+                self._listening.release()
+                if self._waiters:
+                    self.attend()
+
+    def _listen_for(self, waiter: ThreadWaiter, deadline: float | None) -> None:
+        self.deliver()
+        while waiter.decision is None:
+            left = _LISTEN_SECONDS
+            if deadline is not None:
+                left = min(left, deadline - time.monotonic())
+                if left <= 0:
+                    return
+            self._store.listen(left)
+            self.deliver()
+
+    def attend(self) -> None:
+        """Let the attendant look after the waiters and the chores, from now on."""
+        with self._mutex:
+            start = not self.attending and not self._closed
+            self.attending = self.attending or start
+        if start:
+            _thread.start_new_thread(self._attend, ())
+        elif self._poked.locked():
+            self._poke()
+
+    def _poke(self) -> None:
+        try:
+            self._poked.release()
+        except RuntimeError:  # someone else did
+            pass
+
+    def _attend(self) -> None:
+        next_tick = time.monotonic() + _TICK_SECONDS
+        busy = True
+        while not self._closed:
+            if self._waiters and self._store.shared and self._listening.acquire(False):
+                try:
+                    self._store.listen(_LISTEN_SECONDS)
+                finally:
+                    self._listening.release()
+            else:
+                self._poked.acquire(True, _TICK_SECONDS if busy or self._store.shared else -1)
+            self.deliver()
+            if time.monotonic() >= next_tick:
+                self._look_in()
+                busy = self._chores()
+                next_tick = time.monotonic() + _TICK_SECONDS
+        self.attending = False
+
+    def _look_in(self) -> None:
+        """Learn of lost leases and replaced stores though nobody here waits."""
+        if self._store.shared and self._listening.acquire(False):
+            try:
+                self._store.listen(0)
+            finally:
+                self._listening.release()
+            self.deliver()
+
+    def close(self) -> None:
+        """Let the attendant go."""
+        self._closed = True
+        self._poke()
+        self._store.interrupt()
