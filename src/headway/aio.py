@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from headway.stores.base import WouldBlock
-from headway.tickets import Waiting
+from headway.tickets import Granted, Waiting
 from headway.turnstile import NOTICE_SECONDS, SETTLED
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from headway.events import Event
     from headway.slot import Lease, Request
-    from headway.tickets import Decision, Ticket
+    from headway.tickets import Answer, Decision, Ticket
     from headway.turnstile import Turnstile
 
 T = TypeVar("T")
@@ -64,64 +64,60 @@ async def acquire(turnstile: Turnstile, request: Request) -> Lease:
         # Cancelled before it came here: let that be noticed, if it was not yet.
         await asyncio.sleep(0)
     started = time.monotonic()
-    ticket = turnstile.new_ticket(request)
+    ticket, store = turnstile.new_ticket(request), turnstile.store
     try:
-        answer = await _call(turnstile.store.request, ticket, wait=request.wait)
-        if turnstile.store.news:
+        try:
+            answer = store.request(ticket, wait=request.wait, patient=False)
+        except WouldBlock:
+            answer = await in_thread(lambda: store.request(ticket, wait=request.wait))
+        if store.news:
             turnstile.switchboard.deliver()
-        if isinstance(answer, Waiting):
-            turnstile.settle(ticket, request, await _turn(turnstile, ticket, request))
-        else:
-            turnstile.settle(ticket, request, answer)
+        if answer.__class__ is not Granted:
+            turnstile.settle(ticket, request, await _turn(turnstile, ticket, request, answer))
         return turnstile.new_lease(ticket, started)
     except SETTLED:
         raise
+    except GeneratorExit:
+        # Nothing can be awaited any more: the loop was closed over this task.
+        turnstile.abandon(ticket)
+        raise
     except BaseException:
         turnstile.teller.abandoned(ticket)
-        await _finish(turnstile, ticket, 0.0)
+        await finish(turnstile, ticket, 0.0)
         raise
-    finally:
-        turnstile.switchboard.detach(ticket.id)
 
 
-async def _turn(turnstile: Turnstile, ticket: Ticket, request: Request) -> Decision | None:
+async def _turn(
+    turnstile: Turnstile, ticket: Ticket, request: Request, answer: Answer
+) -> Decision | None:
     """The decision on a waiting ticket, or none when its time ran out first."""
-    waiter, timeout = LoopWaiter(), request.timeout_seconds
-    decision = turnstile.switchboard.attach(ticket.id, waiter)
-    if decision is not None:
-        return decision
-    if turnstile.store.shared:
-        turnstile.switchboard.attend()
+    if not isinstance(answer, Waiting):
+        return answer
+    switchboard, timeout = turnstile.switchboard, request.timeout_seconds
+    waiter = LoopWaiter()
     notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
-    await asyncio.wait({waiter.future}, timeout=notice)
-    if not waiter.future.done() and timeout != notice:
-        on_wait = _on_loop(request.on_wait)
-        await in_thread(lambda: turnstile.announce(ticket, on_wait))
-        await asyncio.wait({waiter.future}, timeout=None if timeout is None else timeout - notice)
+    try:
+        decision = switchboard.attach(ticket.id, waiter)
+        if decision is not None:
+            return decision
+        if turnstile.store.shared:
+            switchboard.attend()
+        await asyncio.wait({waiter.future}, timeout=notice)
+        if not waiter.future.done() and timeout != notice:
+            on_wait = _on_loop(request.on_wait)
+            await in_thread(lambda: turnstile.announce(ticket, on_wait))
+            left = None if timeout is None else timeout - notice
+            await asyncio.wait({waiter.future}, timeout=left)
+    finally:
+        switchboard.detach(ticket.id)
     if waiter.future.done():
         return waiter.future.result()
-    return await _call(turnstile.store.withdraw, ticket)
+    return await in_thread(lambda: turnstile.store.withdraw(ticket))
 
 
-async def give_back(turnstile: Turnstile, lease: Lease) -> None:
-    """Like ``Turnstile.give_back``; done before the caller goes on, cancelled or not."""
-    if lease.end():
-        await _finish(turnstile, lease.ticket, lease.held_seconds)
-
-
-async def _finish(turnstile: Turnstile, ticket: Ticket, held_seconds: float) -> None:
-    try:
-        turnstile.finish(ticket, held_seconds, patient=False)
-    except Exception:  # noqa: BLE001 - busy or broken: the thread waits, reports and repeats
-        await in_thread(lambda: turnstile.finish_or_retry(ticket, held_seconds))
-
-
-async def _call(operation: Callable[..., T], ticket: Ticket, **options: object) -> T:
-    """Run a store operation: at once if it need not wait for the store, else in a thread."""
-    try:
-        return operation(ticket, patient=False, **options)
-    except WouldBlock:
-        return await in_thread(lambda: operation(ticket, **options))
+async def finish(turnstile: Turnstile, ticket: Ticket, held_seconds: float) -> None:
+    """Take a ticket off the store before the caller goes on, cancelled or not."""
+    await in_thread(lambda: turnstile.finish_or_retry(ticket, held_seconds))
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -131,7 +127,7 @@ async def in_thread(call: Callable[[], T]) -> T:
     ticket was withdrawn. The pool is ours alone: on asyncio's shared one, callers
     who wait for a slot can occupy every thread that a release needs.
     """
-    global _pool
+    global _pool  # noqa: PLW0603 - made when first needed
     if _pool is None:
         _pool = ThreadPoolExecutor(8, thread_name_prefix="headway")
     pending = asyncio.get_running_loop().run_in_executor(_pool, call)
@@ -146,7 +142,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 def forget_after_fork() -> None:
     """The pool's threads stayed in the parent."""
-    global _pool
+    global _pool  # noqa: PLW0603
     _pool = None
 
 

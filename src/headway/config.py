@@ -11,6 +11,7 @@ import os
 
 from headway import durations, keys, limits
 from headway.errors import ConfigError
+from headway.tickets import check_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headway.limits import Line
 
 FILE_NAME = "config.toml"
+_MAX_DIGITS = 18
 
 
 class Settings:
@@ -62,8 +64,6 @@ def _positive_duration(value: object, name: str) -> float:
 
 
 def _count(value: object, name: str) -> int:
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)  # the environment has only text
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{name} must be a whole number from 1 on, got {value!r}")
     return value
@@ -109,7 +109,7 @@ def load(home: str | None = None, environ: Mapping[str, str] = os.environ) -> Se
         "paused": frozenset(_paused(document.pop("paused", []), path, problems)),
         "offered_lines": tuple(_limits_from_environment(environ, problems)),
         "parent_lease": environ.get("HEADWAY_LEASE") or None,
-        "task": environ.get("HEADWAY_TASK") or None,
+        "task": _task(environ, problems),
     }
     values |= _settings(_flat(document, path, problems), environ, path, problems)
     if problems:
@@ -121,6 +121,7 @@ def defaults(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings of a governor without a home."""
     problems: list[str] = []
     settings = _settings({}, environ, "", problems)
+    task = _task(environ, problems)
     if problems:
         raise ConfigError(*problems)
     return Settings(
@@ -129,7 +130,7 @@ def defaults(environ: Mapping[str, str] = os.environ) -> Settings:
         offered_lines=(),
         paused=frozenset(),
         parent_lease=None,
-        task=environ.get("HEADWAY_TASK") or None,
+        task=task,
         **settings,
     )
 
@@ -138,8 +139,8 @@ def _read(path: str, problems: list[str]) -> dict[str, object]:
     try:
         with open(path, "rb") as file:
             text = file.read()
-    except FileNotFoundError:
-        return {}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}  # where the home itself is wrong, the store says so
     except OSError as error:
         problems.append(f"{path} cannot be read: {error.strerror}; check its owner and mode")
         return {}
@@ -147,7 +148,7 @@ def _read(path: str, problems: list[str]) -> dict[str, object]:
 
     try:
         return tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # its own, text that is not UTF-8, numbers without end
         problems.append(f"{path} is not valid TOML: {error}")
         return {}
 
@@ -168,8 +169,16 @@ def _limits_from_environment(environ: Mapping[str, str], problems: list[str]) ->
         if not equals:
             problems.append(f'HEADWAY_LIMITS: {part!r} is not "key=slots"; write "agent=4,llm=8"')
         else:
-            table[key] = int(value) if value.isdecimal() else value
+            if key in table:
+                problems.append(f"HEADWAY_LIMITS: {key!r} is there twice; keep one")
+            table[key] = _from_text(value)
     return _parsed(table, source=limits.ENVIRONMENT, where="HEADWAY_LIMITS", problems=problems)
+
+
+def _from_text(text: str) -> object:
+    """A number where the environment, which has only text, means one."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) if digits else text
 
 
 def _parsed(
@@ -180,6 +189,17 @@ def _parsed(
     except ConfigError as error:
         problems += error.problems
         return []
+
+
+def _task(environ: Mapping[str, str], problems: list[str]) -> str | None:
+    task = environ.get("HEADWAY_TASK")
+    if not task:
+        return None
+    try:
+        return check_task(task)
+    except ConfigError as error:
+        problems.append(f"HEADWAY_TASK: {error}")
+        return None
 
 
 def _paused(listed: object, path: str, problems: list[str]) -> list[str]:
@@ -201,8 +221,11 @@ def _flat(document: dict[str, object], path: str, problems: list[str]) -> dict[s
     for section, table in document.items():
         entries = table.items() if isinstance(table, dict) else [("", table)]
         flat |= {f"{section}.{name}".rstrip("."): value for name, value in entries}
-    for name in [name for name in flat if name not in SETTINGS]:
-        problems.append(f"{path}: {name} = {flat.pop(name)!r} is not a setting{_near(name)}")
+    problems += [
+        f"{path}: {name} = {value!r} is not a setting{_near(name)}"
+        for name, value in flat.items()
+        if name not in SETTINGS
+    ]
     return flat
 
 
@@ -220,7 +243,7 @@ def _settings(
     for name, setting in SETTINGS.items():
         value, where = flat.get(name, setting.default), f"{path}: {name}"
         if setting.variable in environ:
-            value, where = environ[setting.variable], setting.variable
+            value, where = _from_text(environ[setting.variable]), setting.variable
         try:
             values[setting.field] = setting.check(value, where)
         except ConfigError as error:

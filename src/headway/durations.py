@@ -28,7 +28,7 @@ def _parse(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value)
+        return float(value) if -1 <= value <= _LONGEST_SECONDS else None
     if not isinstance(value, str):
         return None
     total, number, unit = 0.0, "", ""

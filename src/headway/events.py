@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     Hook = Callable[["Event"], None]
 
 logger = logging.getLogger("headway")
+# So many holders are named in a log line; the event has them all.
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,9 @@ class Queued(Event):
     estimated_wait_seconds: float | None
 
     def _details(self) -> str:
-        held = ", ".join(
-            f"{lease.task or lease.id} (pid {lease.holder.pid})" for lease in self.holders[:4]
-        )
-        more = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
+        named = [f"{lease.task or lease.id} (pid {lease.holder.pid})" for lease in self.holders]
+        held = ", ".join(named[:_NAMED])
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         return (
             f": position {self.position}, {self.blocked_by.key} is {self.blocked_by.reason}"
             f"{_about(self.estimated_wait_seconds)}" + (f", held by {held}{more}" if held else "")

@@ -5,35 +5,31 @@ from __future__ import annotations
 import _thread
 import atexit
 import functools
-import os
-import sys
-import weakref
 
-from headway import config, durations, keys, limits
+from headway import config, durations, forking, keys, limits
 from headway.errors import ConfigError
 from headway.keys import path as keys_path
 from headway.slot import Lease, Request, Slot
 from headway.stores import open_store
 from headway.telling import Teller
-from headway.tickets import MAX_PRIORITY, MAX_WEIGHT
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 from headway.turnstile import Turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import TypeVar
+    from typing import Self, TypeVar
 
     from headway.config import Settings
     from headway.events import Event
     from headway.limited import Decorator
     from headway.limits import Line, Terms
     from headway.settings_file import SettingsFile
+    from headway.stores.base import Store
     from headway.views import Capacity, Snapshot
 
     T = TypeVar("T")
-
-MAX_TASK_LENGTH = 1000
 
 
 class Governor:
@@ -47,15 +43,16 @@ class Governor:
         self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
     ) -> None:
         offered = _lines_from_code(limits or {})
-        self._store, self._settings = open_store(store)
-        self._teller = Teller(self._store)
-        environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
-        self._turnstile = Turnstile(self._store, self._teller, environ=environ)
+        with forking.opening:
+            opened, self._settings = open_store(store)
+            self._teller = Teller(opened)
+            environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
+            self._turnstile = Turnstile(opened, self._teller, environ=environ)
+            forking.register(self._turnstile)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
         if offered or self._settings.offered_lines:
             self._offer([*self._settings.offered_lines, *offered])
-        _open_governors.add(self)
 
     # -- slots --------------------------------------------------------------------
 
@@ -78,14 +75,18 @@ class Governor:
         ``on_wait`` is called with an event when the wait gets noticeable, and
         whenever the ticket moved up.
         """
+        if weight.__class__ is not int or not 1 <= weight <= MAX_WEIGHT:
+            raise _not_whole("weight", weight, 1, MAX_WEIGHT)
+        if priority.__class__ is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise _not_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
         return Slot(
             self._turnstile,
             Request(
                 keys,
                 keys_path(keys),
-                self._settings.task if task is None else _task(task),
-                _whole("weight", weight, 1, MAX_WEIGHT),
-                _whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
+                self._settings.task if task is None else check_task(task),
+                weight,
+                priority,
                 None if timeout is None else durations.seconds(timeout, name="timeout"),
                 wait,
                 self._settings.parent_lease if parent is None else _parent(parent),
@@ -182,11 +183,19 @@ class Governor:
         return revoked
 
     def close(self) -> None:
-        """Give back everything this process holds or waits for here, and stop."""
-        _open_governors.discard(self)
+        """Give back everything this process holds or waits for here, and stop.
+
+        Those who wait get ``Cancelled``. A governor of a home that is not closed
+        lives as long as its process, which gives everything back as well.
+        """
         self._turnstile.close()
 
-    def __enter__(self) -> Governor:
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._turnstile.closed
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -284,9 +293,10 @@ class Governor:
         if near:
             _warn(f"nothing uses {key!r}, but these are in use: {', '.join(near)}")
 
-    def forget_after_fork(self) -> None:
-        """In a forked child: be a holder of its own."""
-        self._turnstile.forget_after_fork()
+    @property
+    def _store(self) -> Store:
+        self._turnstile.refuse_if_closed()
+        return self._turnstile.store
 
 
 def _settings_file(settings: Settings) -> SettingsFile | None:
@@ -297,18 +307,8 @@ def _settings_file(settings: Settings) -> SettingsFile | None:
     return SettingsFile(settings.home)
 
 
-def _task(task: object) -> str:
-    if not isinstance(task, str) or not task or len(task) > MAX_TASK_LENGTH:
-        raise ConfigError(
-            f"task must be a label of 1 to {MAX_TASK_LENGTH} characters, got {task!r}"
-        )
-    return task
-
-
-def _whole(name: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
-    return value
+def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
+    return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
 
 
 def _parent(parent: Lease | str) -> str:
@@ -340,7 +340,6 @@ async def _in_thread(call: Callable[[], T]) -> T:
 
 # -- the life of a process ----------------------------------------------------------------
 
-_open_governors: weakref.WeakSet[Governor] = weakref.WeakSet()
 _defaults: dict[str, Governor] = {}
 _defaults_lock = _thread.allocate_lock()
 
@@ -349,28 +348,18 @@ def default() -> Governor:
     """The governor of the home, shared by everything in this process that names none."""
     home = config.home_directory()
     governor = _defaults.get(home)
-    if governor is None:
+    if governor is None or governor.closed:
         with _defaults_lock:
             governor = _defaults.get(home)
-            if governor is None:
+            if governor is None or governor.closed:
                 governor = _defaults[home] = Governor()
     return governor
 
 
-def _close_all() -> None:
-    for governor in list(_open_governors):
-        governor.close()
-
-
-def _after_fork() -> None:
-    global _defaults_lock
+def forget_after_fork() -> None:
+    """Another thread of the parent may have been inside."""
+    global _defaults_lock  # noqa: PLW0603 - the parent's lock
     _defaults_lock = _thread.allocate_lock()
-    aio = sys.modules.get("headway.aio")
-    if aio is not None:
-        aio.forget_after_fork()
-    for governor in list(_open_governors):
-        governor.forget_after_fork()
 
 
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_after_fork)
+atexit.register(forking.close_all)

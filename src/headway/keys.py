@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 2048
 MAX_LEVELS = 16
 _CACHE_SIZE = 4096
+_SHOWN = 80
 
 _paths: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -54,7 +55,7 @@ def check(key: object, *, pattern: bool = False) -> str:
         raise ConfigError(f"a key must be text, got {key!r}")
     problem = _problem(key, pattern=pattern)
     if problem:
-        shown = key if len(key) <= 80 else key[:77] + "..."
+        shown = key if len(key) <= _SHOWN else key[:_SHOWN] + "..."
         raise ConfigError(f"key {shown!r} {problem}")
     return key
 
@@ -93,9 +94,9 @@ def llm_key(provider: str, model: str | None = None) -> str:
     return check("/".join(("llm", *(_escape(name) for name in names))))
 
 
-def _escape(name: str) -> str:
-    if not name:
-        raise ConfigError("a provider or model name must not be empty")
+def _escape(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a provider or model name must be text and not empty, got {name!r}")
     if name == "*":
         return "%2A"
     return "".join(

@@ -70,17 +70,21 @@ def _async_generator(
         async with new_slot():
             inner = function(*args, **kwargs)
             # There is no "yield from" for these: pass on what the consumer sends and throws.
+            step = inner.asend(None)
             try:
-                sent = None
                 while True:
                     try:
-                        sent = yield await inner.asend(sent)
-                    except GeneratorExit:
-                        raise
+                        value = await step
                     except StopAsyncIteration:
                         return
-                    except BaseException as error:
-                        sent = yield await inner.athrow(error)
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:  # noqa: BLE001 - it is passed on
+                        step = inner.athrow(error)
+                    else:
+                        step = inner.asend(sent)
             finally:
                 await inner.aclose()
 

@@ -43,7 +43,7 @@ _NO_LINE = Line("", UNCAPPED, "none")
 
 
 class Terms:
-    """The lines in force in one store and the keys that are paused. Never changed, only replaced."""
+    """The lines in force in one store and the keys that are paused; never changed, but replaced."""
 
     __slots__ = ("_by_pattern", "paused")
 
@@ -116,8 +116,10 @@ def slots(value: object, *, where: str) -> int:
         return UNCAPPED
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SLOTS:
         return value
+    huge = isinstance(value, int) and value > MAX_SLOTS
+    given = f"more than {MAX_SLOTS}" if huge else repr(value)
     raise ConfigError(
-        f"{where} = {value!r} is not a limit; write a whole number of slots from 1 on, without"
+        f"{where} = {given} is not a limit; write a whole number of slots from 1 on, without"
         f' quotes, or "{UNLIMITED}"'
     )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headway.config import FILE_NAME
-from headway.errors import ConfigError
+from headway import config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ class SettingsFile:
     __slots__ = ("path",)
 
     def __init__(self, home: str) -> None:
-        self.path = os.path.join(home, FILE_NAME)
+        self.path = os.path.join(home, config.FILE_NAME)
 
     def set_limit(self, key: str, limit: int | str) -> None:
         document = self._read()
@@ -52,16 +51,15 @@ class SettingsFile:
         return tomlkit.parse(tomlkit.dumps({"paused": paused}) + tomlkit.dumps(document))
 
     def _read(self) -> TOMLDocument:
+        """The file as it is; one with problems is for a person to mend first."""
         import tomlkit  # noqa: PLC0415 - only those who change settings need it
-        from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
+        config.load(os.path.dirname(self.path), environ={})
         try:
             with open(self.path, encoding="utf-8", newline="") as file:
                 return tomlkit.parse(file.read())
         except FileNotFoundError:
             return tomlkit.document()
-        except (TOMLKitError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.path} is not valid TOML: {error}") from error
 
     def _write(self, document: TOMLDocument) -> None:
         import tomlkit  # noqa: PLC0415

@@ -11,15 +11,17 @@ from headway.tickets import Revoked
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType, TracebackType
+    from types import TracebackType
+    from typing import Any, NoReturn
 
     from headway.events import Event
     from headway.tickets import Ticket
     from headway.turnstile import Turnstile
 
-# The leases of this thread or task and of those that started it, outermost first.
-# Some may have ended meanwhile: a task keeps the context that it was created in.
-_held: ContextVar[tuple[Lease, ...]] = ContextVar("headway_held", default=())
+# The leases that this thread or task runs under, outermost first: its own and those of
+# whoever started it. Some may have ended meanwhile: a task keeps the context that it was
+# created in. Tickets, not leases, so that a dropped lease is collected and given back.
+_held: ContextVar[tuple[Ticket, ...]] = ContextVar("headway_held", default=())
 
 
 class Slot:
@@ -35,9 +37,10 @@ class Slot:
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._refuse_second_entry()
+        if self._lease is not None:
+            self._refuse_second_entry()
         self._lease = lease = self._turnstile.acquire(self._request)
-        _held.set((*_held.get(), lease))
+        _hold(lease.ticket)
         return lease
 
     def __exit__(
@@ -46,14 +49,20 @@ class Slot:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        lease = self._leave()
-        if lease is not None:
-            self._turnstile.give_back(lease)
+        lease = self._lease
+        try:
+            if lease is not None:
+                self._turnstile.give_back(lease)
+                _let_go(lease.ticket)
+        finally:
+            self._lease = None
 
     async def __aenter__(self) -> Lease:
-        self._refuse_second_entry()
-        self._lease = lease = await _aio().acquire(self._turnstile, self._request)
-        _held.set((*_held.get(), lease))
+        if self._lease is not None:
+            self._refuse_second_entry()
+        lease: Lease = await (_aio or _load_aio()).acquire(self._turnstile, self._request)
+        self._lease = lease
+        _hold(lease.ticket)
         return lease
 
     async def __aexit__(
@@ -62,25 +71,29 @@ class Slot:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        lease = self._leave()
-        if lease is not None:
-            await _aio().give_back(self._turnstile, lease)
+        lease = self._lease
+        try:
+            if lease is not None and kind is GeneratorExit:
+                # Nothing can be awaited any more: the loop was closed over this task.
+                self._turnstile.give_back(lease)
+            elif lease is not None:
+                await self._agive_back(lease)
+            if lease is not None:
+                _let_go(lease.ticket)
+        finally:
+            self._lease = None
 
-    def _refuse_second_entry(self) -> None:
-        if self._lease is not None:
-            raise HeadwayError(
-                "this slot is in use; call slot() once for each with block that runs at a time"
-            )
+    async def _agive_back(self, lease: Lease) -> None:
+        ticket, held_seconds = lease.ticket, lease.held_seconds
+        try:
+            self._turnstile.finish(ticket, held_seconds, patient=False)
+        except Exception:  # noqa: BLE001 - busy or broken: a thread waits, reports and repeats
+            await (_aio or _load_aio()).finish(self._turnstile, ticket, held_seconds)
 
-    def _leave(self) -> Lease | None:
-        lease, self._lease = self._lease, None
-        # Not ContextVar.reset(): a generator may be closed in another context.
-        held = _held.get()
-        if held and held[-1] is lease:
-            _held.set(held[:-1])
-        elif lease in held:
-            _held.set(tuple(other for other in held if other is not lease))
-        return lease
+    def _refuse_second_entry(self) -> NoReturn:
+        raise HeadwayError(
+            "this slot is in use; call slot() once for each with block that runs at a time"
+        )
 
 
 class Request:
@@ -98,7 +111,7 @@ class Request:
         "weight",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place, on the fast path
         self,
         keys: tuple[str, ...],
         path: tuple[str, ...],
@@ -106,7 +119,7 @@ class Request:
         weight: int,
         priority: int,
         timeout_seconds: float | None,
-        wait: bool,
+        wait: bool,  # noqa: FBT001
         parent: str | None,
         on_wait: Callable[[Event], None] | None,
     ) -> None:
@@ -119,13 +132,12 @@ class Request:
 class Lease:
     """A granted ticket. It lasts until its ``with`` block is left or its process dies."""
 
-    __slots__ = ("_ended", "_granted_at", "_turnstile", "ticket", "waited_seconds")
+    __slots__ = ("_granted_at", "_turnstile", "ticket", "waited_seconds")
 
     def __init__(self, turnstile: Turnstile, ticket: Ticket, started: float) -> None:
         self._turnstile, self.ticket = turnstile, ticket
         self._granted_at = time.monotonic()
         self.waited_seconds = self._granted_at - started
-        self._ended = False
 
     @property
     def id(self) -> str:
@@ -172,32 +184,49 @@ class Lease:
 
     @property
     def ended(self) -> bool:
-        """Whether its block was left."""
-        return self._ended
-
-    def end(self) -> bool:
-        """Mark it as ended; true for the first to do so."""
-        first, self._ended = not self._ended, True
-        return first
+        """Whether it was given back."""
+        return self.ticket.ended
 
     def __repr__(self) -> str:
-        state = "ended" if self._ended else "lost" if self.lost else "held"
+        state = "ended" if self.ended else "lost" if self.lost else "held"
         return f"<Lease {self.id} on {' + '.join(self.keys)}, {state}>"
 
     def __del__(self) -> None:
         # Someone entered a slot and dropped it, or Ctrl-C struck on the way out of its block.
-        if not getattr(self, "_ended", True):
+        if not self.ticket.ended:
             self._turnstile.give_back(self)
 
 
 def held_here() -> tuple[str, ...]:
     """The ids of the leases that the present thread or task runs under."""
     held = _held.get()
-    return tuple(lease.id for lease in held if not lease.ended) if held else ()
+    return tuple([ticket.id for ticket in held if not ticket.ended]) if held else ()
 
 
-def _aio() -> ModuleType:
-    """The asyncio half, loaded with the first ``async with``."""
-    from headway import aio  # noqa: PLC0415 - plain code has no use for asyncio
+def forget_after_fork() -> None:
+    """The leases of the thread that forked are its own."""
+    _held.set(())
 
+
+def _hold(ticket: Ticket) -> None:
+    held = _held.get()
+    _held.set((*[other for other in held if not other.ended], ticket) if held else (ticket,))
+
+
+def _let_go(ticket: Ticket) -> None:
+    # Not ContextVar.reset(): a generator may be closed in another context.
+    held = _held.get()
+    if ticket in held:
+        _held.set(tuple([other for other in held if other is not ticket]))
+
+
+# The asyncio half, loaded with the first ``async with``: plain code has no use for it.
+_aio: Any = None
+
+
+def _load_aio() -> Any:
+    global _aio  # noqa: PLW0603 - a cache, written once
+    from headway import aio  # noqa: PLC0415
+
+    _aio = aio
     return aio

@@ -12,6 +12,8 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from logging import Logger
+    from typing import Any
 
     from headway.events import Event
     from headway.stores.base import Store
@@ -28,6 +30,7 @@ class Teller:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._hooks: list[Hook] = []
+        self._logger: Logger | None = None
         self._followed: dict[str, tuple[Ticket, Hook | None, int]] = {}
         self._seen_version = -1
         self._next_look_at = 0.0
@@ -43,17 +46,19 @@ class Teller:
 
     # -- what happened ------------------------------------------------------------
 
-    def granted(self, ticket: Ticket, waited_seconds: float) -> None:
-        if self._heard(_DEBUG):
-            from headway.events import Granted  # noqa: PLC0415
+    def hears_all(self) -> bool:
+        """Whether anyone wants to hear of every grant and release; asked each time."""
+        return self._heard(_DEBUG)
 
-            self._tell(Granted(**_what(ticket), waited_seconds=waited_seconds))
+    def granted(self, ticket: Ticket, waited_seconds: float) -> None:
+        from headway.events import Granted  # noqa: PLC0415
+
+        self._tell(Granted(**_what(ticket), waited_seconds=waited_seconds))
 
     def released(self, ticket: Ticket, held_seconds: float) -> None:
-        if self._heard(_DEBUG):
-            from headway.events import Released  # noqa: PLC0415
+        from headway.events import Released  # noqa: PLC0415
 
-            self._tell(Released(**_what(ticket), held_seconds=held_seconds))
+        self._tell(Released(**_what(ticket), held_seconds=held_seconds))
 
     def cancelled(self, ticket: Ticket) -> None:
         if self._heard(_INFO):
@@ -156,8 +161,15 @@ class Teller:
     def _heard(self, level: int) -> bool:
         if self._hooks:
             return True
+        logger = self._logger or self._find_logger()
+        return logger is not None and logger.isEnabledFor(level)
+
+    def _find_logger(self) -> Logger | None:
+        """The log, if anyone in this process uses logging at all."""
         logging = sys.modules.get("logging")
-        return logging is not None and logging.getLogger("headway").isEnabledFor(level)
+        if logging is not None:
+            self._logger = logging.getLogger("headway")
+        return self._logger
 
     def _tell(self, event: Event) -> None:
         from headway.events import call, log  # noqa: PLC0415
@@ -167,5 +179,5 @@ class Teller:
             call(hook, event)
 
 
-def _what(ticket: Ticket) -> dict[str, object]:
+def _what(ticket: Ticket) -> dict[str, Any]:
     return {"ticket_id": ticket.id, "task": ticket.task, "keys": ticket.keys, "at": time.time()}

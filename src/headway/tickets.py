@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headway.errors import ConfigError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
@@ -10,6 +12,19 @@ if TYPE_CHECKING:
 
 MAX_WEIGHT = 1_000_000
 MAX_PRIORITY = 100
+MAX_TASK_LENGTH = 1000
+
+
+def check_task(task: object) -> str:
+    """The caller's label, if it is one."""
+    if isinstance(task, str) and 0 < len(task) <= MAX_TASK_LENGTH:
+        try:
+            task.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return task
+    raise ConfigError(f"task must be a label of 1 to {MAX_TASK_LENGTH} characters, got {task!r}")
 
 
 class Ticket:
@@ -19,13 +34,14 @@ class Ticket:
     their ancestors in collection order. The store fills in the rest: ``rank``
     (its place in every line it stands in), ``at`` (the one key it waits at),
     ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
-    once somebody else has ended it.
+    once somebody else has ended it. ``ended`` means that its caller has given it back.
     """
 
     __slots__ = (
         "arrival",
         "at",
         "borrowed",
+        "ended",
         "id",
         "keys",
         "parent",
@@ -62,6 +78,18 @@ class Ticket:
         self.reserved: list[str] = []
         self.borrowed: dict[str, str] = {}
         self.verdict: Decision | None = None
+        self.ended = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it waits or holds: it was asked for, and nobody has ended it."""
+        return self.verdict is None and (self.at is not None or self.token != 0)
+
+    def clear(self) -> None:
+        """Forget the place that a failed attempt gave it."""
+        self.at, self.token = None, 0
+        self.reserved.clear()
+        self.borrowed.clear()
 
     @property
     def holder(self) -> str:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import time
 
-from headway.errors import AtCapacity, Cancelled, DeadlockRefused, QueueTimeout
-from headway.limits import shown
+from headway import forking
+from headway.errors import AtCapacity, Cancelled, DeadlockRefused, HeadwayError, QueueTimeout
 from headway.slot import Lease, held_here
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 from headway.waiting import Switchboard, ThreadWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway.errors import HeadwayError
     from headway.slot import Request
     from headway.stores.base import Store
     from headway.telling import Hook, Teller
-    from headway.tickets import Decision
+    from headway.tickets import Answer, Decision
 
 # Waiting shorter than this is nobody's business; after it, it is visible.
 NOTICE_SECONDS = 0.1
@@ -34,6 +33,7 @@ class Turnstile:
     def __init__(self, store: Store, teller: Teller, *, environ: dict[str, str]) -> None:
         self.store, self.teller, self.environ = store, teller, environ
         self._unfinished: dict[str, tuple[Ticket, float]] = {}
+        self.closed = False
         self.switchboard = Switchboard(
             store, chores=self._do_chores, lost=self._lost, unclaimed=self._take_unclaimed
         )
@@ -46,33 +46,39 @@ class Turnstile:
             answer = self.store.request(ticket, wait=request.wait)
             if self.store.news:
                 self.switchboard.deliver()
-            if isinstance(answer, Waiting):
-                self.settle(ticket, request, self._await_turn(ticket, request))
-            else:
-                self.settle(ticket, request, answer)
+            if answer.__class__ is not Granted:
+                self.settle(ticket, request, self._await_turn(ticket, request, answer))
             return self.new_lease(ticket, started)
         except SETTLED:
             raise
         except BaseException:
             self.abandon(ticket)
             raise
+
+    def _await_turn(self, ticket: Ticket, request: Request, answer: Answer) -> Decision | None:
+        """The decision on a waiting ticket, or none when its time ran out first."""
+        if not isinstance(answer, Waiting):
+            return answer
+        waiter, timeout = ThreadWaiter(), request.timeout_seconds
+        notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
+        try:
+            waiter.decision = self.switchboard.attach(ticket.id, waiter)
+            self.switchboard.wait(waiter, notice)
+            if waiter.decision is None and timeout != notice:
+                self.announce(ticket, request.on_wait)
+                self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
         finally:
             self.switchboard.detach(ticket.id)
-
-    def _await_turn(self, ticket: Ticket, request: Request) -> Decision | None:
-        """The decision on a waiting ticket, or none when its time ran out first."""
-        waiter, timeout = ThreadWaiter(), request.timeout_seconds
-        waiter.decision = self.switchboard.attach(ticket.id, waiter)
-        notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
-        self.switchboard.wait(waiter, notice)
-        if waiter.decision is None and timeout != notice:
-            self.announce(ticket, request.on_wait)
-            self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
         return waiter.decision or self.store.withdraw(ticket)
 
     def new_ticket(self, request: Request) -> Ticket:
         """A ticket for this request, made by the present thread or task."""
-        ticket = Ticket(
+        if self.closed:
+            self.refuse_if_closed()
+        if self.store.shared and not self.switchboard.attending:
+            # From now on others may have something to tell us, whether we wait or not.
+            self.switchboard.attend()
+        return Ticket(
             self.store.new_id(),
             request.keys,
             request.path,
@@ -82,16 +88,12 @@ class Turnstile:
             parent=request.parent,
             within=held_here(),
         )
-        if request.wait:
-            self.switchboard.expect(ticket.id)
-        return ticket
 
     def new_lease(self, ticket: Ticket, started: float) -> Lease:
         """The lease of a granted ticket."""
         lease = Lease(self, ticket, started)
-        self.teller.granted(ticket, lease.waited_seconds)
-        if self.store.shared and not self.switchboard.attending:
-            self.switchboard.attend()
+        if self.teller.hears_all():
+            self.teller.granted(ticket, lease.waited_seconds)
         return lease
 
     def announce(self, ticket: Ticket, on_wait: Hook | None) -> None:
@@ -104,6 +106,8 @@ class Turnstile:
         self.teller.unfollow(ticket.id)
         if isinstance(decision, Granted):
             return
+        # Nothing is left of it but, where another process ended it, that verdict.
+        self.finish_or_retry(ticket, 0.0)
         if isinstance(decision, Refused):
             error = self._refusal(ticket, decision)
             self.teller.refused(ticket, str(error))
@@ -125,8 +129,8 @@ class Turnstile:
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",
-            "too_heavy": f"weight {ticket.weight} can never fit on {key},"
-            f" whose limit is {shown(self.store.survey([key])[0].cap)}; raise the limit or ask for less",
+            "too_heavy": f"weight {ticket.weight} can never fit on {key}, whose limit is"
+            f" {capacity.limit}; raise the limit or ask for less",
             "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"
             " try later, or raise queue.max_waiting",
         }
@@ -136,7 +140,7 @@ class Turnstile:
 
     def give_back(self, lease: Lease) -> None:
         """End a lease. Never raises for the store: what fails is repeated until it works."""
-        if lease.end():
+        if not lease.ticket.ended:
             self.finish_or_retry(lease.ticket, lease.held_seconds)
 
     def abandon(self, ticket: Ticket) -> None:
@@ -149,18 +153,25 @@ class Turnstile:
         self._unfinished[ticket.id] = (ticket, held_seconds)
         try:
             self.finish(ticket, held_seconds)
-        except Exception as error:  # noqa: BLE001 - a failed release never hides an answer
-            self.teller.release_failed(ticket, error)
+        except BaseException as error:
             self.switchboard.attend()
+            if not isinstance(error, Exception):
+                raise
+            ticket.ended = True
+            self.teller.release_failed(ticket, error)
 
     def finish(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> None:
         """Take a ticket off the store, waiting or granted."""
         ended_lease = self.store.release(ticket, held_seconds, patient=patient)
-        self._unfinished.pop(ticket.id, None)
-        if ended_lease:
+        ticket.ended = True
+        if self._unfinished:
+            self._unfinished.pop(ticket.id, None)
+        if ended_lease and self.teller.hears_all():
             self.teller.released(ticket, held_seconds)
         if self.store.news:
             self.switchboard.deliver()
+        if self.switchboard.early:
+            self.switchboard.detach(ticket.id)
 
     def _take_unclaimed(self, decision: Decision) -> None:
         """A decision came for a waiter whose event loop is closed: nobody will use it."""
@@ -189,6 +200,14 @@ class Turnstile:
         self.switchboard.forget_after_fork()
 
     def close(self) -> None:
-        """Give everything back and stop listening."""
-        self.switchboard.close()
-        self.store.close()
+        """Give everything back, send those who wait away, and stop listening."""
+        if not self.closed:
+            self.closed = True
+            forking.unregister(self)
+            self.switchboard.close()
+            self.store.close()
+
+    def refuse_if_closed(self) -> None:
+        """Raise if ``close`` was called."""
+        if self.closed:
+            raise HeadwayError("this governor is closed; make a new one")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import _thread
 import time
 
-from headway.tickets import Revoked
+from headway.tickets import Revoked, Withdrawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,22 +71,21 @@ class Switchboard:
 
     def forget_after_fork(self) -> None:
         """Start anew: the waiters, the thread and the locks belong to the parent."""
-        self._mutex = _thread.allocate_lock()
+        # Re-entrant: the garbage collector may give a lease back in the middle of anything.
+        self._mutex = _thread.RLock()
         self._listening = _thread.allocate_lock()
         self._poked = _thread.allocate_lock()
         self._poked.acquire()
         self._waiters: dict[str, Waiter] = {}
-        self._expected: dict[str, Decision | None] = {}
+        # Decisions that came before their waiter was attached.
+        self.early: dict[str, Decision] = {}
         self.attending = self._closed = False
-
-    def expect(self, ticket_id: str) -> None:
-        """Keep a decision that comes before its waiter is attached."""
-        self._expected[ticket_id] = None
+        self._busy, self._next_tick = True, 0.0
 
     def attach(self, ticket_id: str, waiter: Waiter) -> Decision | None:
         """Wait from now on; or the decision, if it was here first."""
         with self._mutex:
-            decision = self._expected.pop(ticket_id, None)
+            decision = self.early.pop(ticket_id, None)
             if decision is None:
                 self._waiters[ticket_id] = waiter
             return decision
@@ -95,7 +94,7 @@ class Switchboard:
         """Nobody waits for this ticket any more."""
         with self._mutex:
             self._waiters.pop(ticket_id, None)
-            self._expected.pop(ticket_id, None)
+            self.early.pop(ticket_id, None)
 
     def deliver(self) -> None:
         """Hand out everything that the store has decided about this process's tickets."""
@@ -110,8 +109,8 @@ class Switchboard:
                 continue
             with self._mutex:
                 waiter = self._waiters.pop(decision.ticket_id, None)
-                if waiter is None and decision.ticket_id in self._expected:
-                    self._expected[decision.ticket_id] = decision
+                if waiter is None and self._store.own_ticket(decision.ticket_id) is not None:
+                    self.early[decision.ticket_id] = decision
             if waiter is not None and not waiter.wake(decision):
                 self._unclaimed(decision)
 
@@ -140,8 +139,19 @@ class Switchboard:
                 left = min(left, deadline - time.monotonic())
                 if left <= 0:
                     return
-            self._store.listen(left)
+            self._listen(left)
+            if self._closed:
+                return
             self.deliver()
+
+    def _listen(self, seconds: float) -> None:
+        """Listen, and do not let a store that fails for a moment end anyone's wait."""
+        try:
+            self._store.listen(seconds)
+        except Exception as error:  # noqa: BLE001 - whatever fails now may work the next time
+            if not self._closed:
+                self._complain(error)
+                self._poked.acquire(True, _LISTEN_SECONDS)
 
     def attend(self) -> None:
         """Let the attendant look after the waiters and the chores, from now on."""
@@ -160,34 +170,51 @@ class Switchboard:
             pass
 
     def _attend(self) -> None:
-        next_tick = time.monotonic() + _TICK_SECONDS
-        busy = True
+        self._next_tick = time.monotonic() + _TICK_SECONDS
+        self._busy = True
         while not self._closed:
-            if self._waiters and self._store.shared and self._listening.acquire(False):
-                try:
-                    self._store.listen(_LISTEN_SECONDS)
-                finally:
-                    self._listening.release()
-            else:
-                self._poked.acquire(True, _TICK_SECONDS if busy or self._store.shared else -1)
-            self.deliver()
-            if time.monotonic() >= next_tick:
-                self._look_in()
-                busy = self._chores()
-                next_tick = time.monotonic() + _TICK_SECONDS
+            try:
+                self._take_turn()
+            except Exception as error:  # noqa: BLE001 - whatever fails now may work the next time
+                if not self._closed:
+                    self._complain(error)
+                    self._poked.acquire(True, _TICK_SECONDS)
         self.attending = False
+
+    def _take_turn(self) -> None:
+        if self._waiters and self._store.shared and self._listening.acquire(False):
+            try:
+                self._listen(_LISTEN_SECONDS)
+            finally:
+                self._listening.release()
+        else:
+            self._poked.acquire(True, _TICK_SECONDS if self._busy or self._store.shared else -1)
+        self.deliver()
+        if time.monotonic() >= self._next_tick and not self._closed:
+            self._next_tick = time.monotonic() + _TICK_SECONDS
+            self._look_in()
+            self._busy = self._chores()
 
     def _look_in(self) -> None:
         """Learn of lost leases and replaced stores though nobody here waits."""
         if self._store.shared and self._listening.acquire(False):
             try:
-                self._store.listen(0)
+                self._listen(0)
             finally:
                 self._listening.release()
             self.deliver()
 
+    def _complain(self, error: Exception) -> None:
+        import logging  # noqa: PLC0415 - loaded when something is wrong
+
+        logging.getLogger("headway").warning("listening failed and goes on: %s", error)
+
     def close(self) -> None:
-        """Let the attendant go."""
+        """Send those who wait away, and let the attendant go."""
         self._closed = True
+        with self._mutex:
+            waiters, self._waiters = self._waiters, {}
+        for ticket_id, waiter in waiters.items():
+            waiter.wake(Withdrawn(ticket_id))
         self._poke()
         self._store.interrupt()

@@ -28,8 +28,8 @@ def open_store(url: str | None) -> tuple[Store, Settings]:
     return SqliteStore(settings), settings
 
 
-def _directory(url: str) -> str:
-    scheme, separator, rest = url.partition(":///")
+def _directory(url: object) -> str:
+    scheme, separator, rest = url.partition(":///") if isinstance(url, str) else ("", "", "")
     if scheme == "sqlite" and separator and rest:
         return os.path.expanduser(rest)
     raise ConfigError(

@@ -21,8 +21,9 @@ from headway.tickets import Granted, Refused, Revoked, Withdrawn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Protocol
+    from typing import Protocol, Self
 
+    from headway.limits import Terms
     from headway.tickets import Decision, Ticket
 
     class Book(Protocol):
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 
         def lend(self, lender: str, key: str, borrower: str) -> None: ...
         def end_loan(self, lender: str, key: str) -> None: ...
-        def parked_children(self, key: str) -> Iterable[Ticket]:
-            """The tickets with a parent that are parked at the key, best rank first."""
+        def parked_children(self) -> Iterable[Ticket]:
+            """Every parked ticket that has a parent, best rank first."""
 
         def parked(self) -> Iterable[Ticket]:
             """Every parked ticket, best rank first."""
@@ -132,39 +133,55 @@ class Admission:
         book, given_back = self._book, GivenBack()
         for key in lease.path:
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
+            child = None if borrower is None else book.ticket(borrower)
             if borrower is not None:
                 book.end_loan(lease.id, key)
-            if lender is None:
-                state = book.key(key)
-                state.used -= lease.weight
-                given_back.keys.append(key)
-                if borrower is not None:
-                    given_back += self._take_over(borrower, state)
-            elif borrower is None:
+            if lender is not None:
                 book.end_loan(lender, key)
-                given_back.loans.append((lender, key))
-            else:
-                # Lent on: the one in the middle leaves, the loan stays.
-                self._lend(lender, key, borrower)
+                if child is None:
+                    given_back.loans.append((lender, key))
+                else:
+                    # Lent on: the one in the middle leaves, the loan stays.
+                    self._lend(lender, key, child)
+                continue
+            state = book.key(key)
+            state.used -= lease.weight
+            given_back.keys.append(key)
+            if child is not None:
+                given_back += self._take_over(child, state)
         book.strike(lease)
+        for child in list(book.parked_children()):
+            # Someone may have waited for nothing but a loan that was large enough.
+            given_back += self._refuse_if_too_heavy(child)
         self._serve(given_back)
+
+    def end(self, ticket: Ticket) -> None:
+        """Take a ticket off the book, parked or granted."""
+        if ticket.at is not None:
+            self.withdraw(ticket)
+        else:
+            self.release(ticket)
 
     def revoke(self, lease: Ticket, reason: str) -> None:
         """Take a lease back from its holder and tell them."""
         self._book.tell(lease, Revoked(lease.id, reason))
         self.release(lease)
 
-    def change(self, key: str, *, cap: int, paused: bool) -> None:
-        """Give a key another limit or close it; nothing reserved under the old terms stays."""
-        state = self._book.key(key)
-        tightened = cap < state.cap or (paused and not state.paused)
-        state.cap, state.paused = cap, paused
-        given_back = GivenBack(keys=[key])
-        if tightened:
-            # All of them leave before anyone is served: a place given away in between
-            # could go to a ticket that still has a reservation from before.
-            for ticket in list(self._book.parked()):
-                given_back += self._readmit(ticket, key)
+    def change(self, changes: Iterable[tuple[str, int, bool]]) -> None:
+        """Give keys other limits or close them; nothing reserved under old terms stays.
+
+        All terms change and all reservations fall before anyone is served: a place
+        given away in between could go to a ticket that the next change would stop.
+        """
+        given_back = GivenBack()
+        for key, cap, paused in changes:
+            state = self._book.key(key)
+            tightened = cap < state.cap or (paused and not state.paused)
+            state.cap, state.paused = cap, paused
+            given_back.keys.append(key)
+            if tightened:
+                for ticket in list(self._book.parked()):
+                    given_back += self._readmit(ticket, key)
         self._serve(given_back)
 
     def restart(self, ticket: Ticket) -> None:
@@ -185,12 +202,19 @@ class Admission:
         if key not in ticket.path or key in ticket.borrowed or ticket.at is None:
             return GivenBack()
         if self._never_fits(ticket, key):
-            given_back = self._give_back(ticket, ticket.path)
-            self._book.strike(ticket)
-            self._book.tell(ticket, Refused(ticket.id, "too_heavy", key))
-            return given_back
+            return self._refuse_if_too_heavy(ticket)
         if ticket.path.index(key) < ticket.path.index(ticket.at):
             return self._pull_back(ticket, key)
+        return GivenBack()
+
+    def _refuse_if_too_heavy(self, ticket: Ticket) -> GivenBack:
+        """Send a parked ticket away that no longer fits anywhere on its path."""
+        for key in ticket.path:
+            if key not in ticket.borrowed and self._never_fits(ticket, key):
+                given_back = self._give_back(ticket, ticket.path)
+                self._book.strike(ticket)
+                self._book.tell(ticket, Refused(ticket.id, "too_heavy", key))
+                return given_back
         return GivenBack()
 
     def _collect(self, ticket: Ticket, keys: Iterable[str]) -> None:
@@ -241,18 +265,23 @@ class Admission:
         for lender, key in given_back.loans:
             self._pass_on_loan(lender, key)
             given_back.keys.append(key)
-        for key in sorted(set(given_back.keys), key=collection_order):
-            state = self._book.key(key)
-            while state.waiting:
-                head = self._book.head(key)
-                if head is None or not state.admits(head.weight):
-                    break
-                self._unpark(head)
-                state.reserved += head.weight
-                head.reserved.append(key)
-                self._collect(head, _rest(head, key))
+        book = self._book
+        states = [book.key(key) for key in dict.fromkeys(given_back.keys)]
+        while True:
+            # Of all lines that got room, the best-ranked head goes first: further on, at
+            # an ancestor, there may be room for one of them only.
+            heads = [(book.head(s.key), s) for s in states if s.waiting and s.admits(1)]
+            fitting = [(head, s) for head, s in heads if head and s.admits(head.weight)]
+            if not fitting:
+                break
+            head, state = min(fitting, key=lambda pair: pair[0].place)
+            self._unpark(head)
+            state.reserved += head.weight
+            head.reserved.append(state.key)
+            self._collect(head, _rest(head, state.key))
+        for state in states:
             if state.waiting:
-                self._book.stir(key)
+                book.stir(state.key)
 
     def _give_back(self, ticket: Ticket, keys: Iterable[str]) -> GivenBack:
         """Undo a parked ticket's collecting of these keys."""
@@ -281,8 +310,7 @@ class Admission:
             return False
         if self._book.borrower(lender.id, key) is not None:
             return False
-        self._lend(lender.id, key, ticket.id)
-        ticket.borrowed[key] = lender.id
+        self._lend(lender.id, key, ticket)
         return True
 
     def _lender(self, ticket: Ticket, key: str) -> Ticket | None:
@@ -302,34 +330,29 @@ class Admission:
             yield lease
             parent = lease.parent
 
-    def _lend(self, lender: str, key: str, borrower: str) -> None:
-        self._book.lend(lender, key, borrower)
-        ticket = self._book.ticket(borrower)
-        if ticket is not None:
-            ticket.borrowed[key] = lender
+    def _lend(self, lender: str, key: str, borrower: Ticket) -> None:
+        self._book.lend(lender, key, borrower.id)
+        borrower.borrowed[key] = lender
 
     def _pass_on_loan(self, lender: str, key: str) -> None:
-        for child in list(self._book.parked_children(key)):
-            nearest = self._lender(child, key)
+        for child in list(self._book.parked_children()):
+            nearest = self._lender(child, key) if child.at == key else None
             if nearest is not None and nearest.id == lender and self._borrow(child, key):
                 self._unpark(child)
                 self._collect(child, _rest(child, key))
                 return
 
-    def _take_over(self, borrower: str, state: KeyState) -> GivenBack:
+    def _take_over(self, borrower: Ticket, state: KeyState) -> GivenBack:
         """The lender is gone: the borrower counts for itself from now on."""
-        ticket = self._book.ticket(borrower)
-        if ticket is None:
-            return GivenBack()
-        del ticket.borrowed[state.key]
-        if ticket.at is None:
-            state.used += ticket.weight
-        elif state.admits(ticket.weight):
-            state.reserved += ticket.weight
-            ticket.reserved.append(state.key)
-            self._book.park(ticket)
+        del borrower.borrowed[state.key]
+        if borrower.at is None:
+            state.used += borrower.weight
+        elif state.admits(borrower.weight):
+            state.reserved += borrower.weight
+            borrower.reserved.append(state.key)
+            self._book.park(borrower)
         else:
-            return self._pull_back(ticket, state.key)
+            return self._readmit(borrower, state.key)
         return GivenBack()
 
     def _never_fits(self, ticket: Ticket, key: str) -> bool:
@@ -359,7 +382,7 @@ class Admission:
             lender = self._lender(ticket, key)
             if lender is not None and lender.weight >= ticket.weight:
                 borrower = self._book.borrower(lender.id, key)
-                if borrower is not None and borrower not in own:
+                if borrower is None or borrower not in own:
                     continue
             return Refused(ticket.id, "deadlock", key, tuple(lease.id for lease in holding))
         return None
@@ -383,7 +406,7 @@ class GivenBack:
         self.keys = list(keys)
         self.loans: list[tuple[str, str]] = []
 
-    def __iadd__(self, more: GivenBack) -> GivenBack:
+    def __iadd__(self, more: GivenBack) -> Self:
         self.keys += more.keys
         self.loans += more.loans
         return self
@@ -392,3 +415,14 @@ class GivenBack:
 def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
     """The part of the ticket's path that comes after the key."""
     return ticket.path[ticket.path.index(key) + 1 :]
+
+
+def changed_keys(terms: Terms, states: Iterable[KeyState]) -> list[tuple[str, int, bool]]:
+    """The keys that new terms treat otherwise: their new cap, and whether they are paused."""
+    ordered = sorted(states, key=lambda state: collection_order(state.key))
+    wanted = [(s, terms.line_for(s.key).slots, s.key in terms.paused) for s in ordered]
+    return [
+        (state.key, cap, paused)
+        for state, cap, paused in wanted
+        if (state.cap, state.paused) != (cap, paused)
+    ]

@@ -82,6 +82,12 @@ if TYPE_CHECKING:
         def interrupt(self) -> None:
             """Make ``listen`` return."""
 
+        def come_to_rest(self) -> bool:
+            """Before a fork: have nothing under way until ``go_on``; false if that takes long."""
+
+        def go_on(self) -> None:
+            """After a fork, in the parent."""
+
         def forget_after_fork(self) -> None:
             """In a forked child: be a new holder, and leave the parent's alone."""
 
@@ -144,3 +150,7 @@ class Outlook:
 def new_holder_id(random_bytes: bytes) -> str:
     """A short name for a holder that no other one has: 30 random bits."""
     return "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in random_bytes[:6])
+
+
+def say_nothing(ticket: Ticket, holder: str) -> None:
+    """What a store does with its reclaimed tickets until somebody wants to hear of them."""

@@ -16,14 +16,16 @@ import time
 
 from headway.errors import StoreUnavailable
 from headway.stores.base import WouldBlock
-from headway.stores.processes import describe, pid_namespace
+from headway.stores.locks import owned_lock
+from headway.stores.processes import describe, lock_owners
 
 # Giving way this often takes about 0.3 ms, longer than an operation; after that the
 # one inside was put to sleep, and so should we be.
 _YIELDS = 100
 _PAGE_BYTES = 4096
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-_TOKEN, _ARRIVAL, _OWNER_PID, _OWNER_NAMESPACE = range(4)
+_TOKEN, _ARRIVAL, _OWNER_PID, _GENERATION = range(4)
 
 
 class Guard:
@@ -32,54 +34,61 @@ class Guard:
     def __init__(self, path: str, *, timeout_seconds: float) -> None:
         self._path, self._timeout_seconds = path, timeout_seconds
         self._descriptor = _open(path)
-        self._doorman = Doorman(path)
+        try:
+            self._doorman = Doorman(path)
+        except OSError:
+            os.close(self._descriptor)
+            raise
         self._page = memoryview(mmap.mmap(self._descriptor, _PAGE_BYTES)).cast("Q")
-        self._mutex = _thread.allocate_lock()
+        self._mutex = owned_lock()
         self._locked = self._descriptor
-        self._namespace = pid_namespace()
-        self.owner_thread = 0
+        self._pid = os.getpid()
 
     def acquire(self, *, patient: bool) -> None:
-        """Go inside, or raise ``WouldBlock`` at once, or ``StoreUnavailable`` in time."""
-        deadline = time.monotonic() + self._timeout_seconds
+        """Go inside, or raise ``WouldBlock`` at once, or ``StoreUnavailable`` in time.
+
+        Always followed by ``release``, also when it raised: Ctrl-C may strike in between.
+        """
         if not self._mutex.acquire(False):
-            if not patient:
-                raise WouldBlock
-            if not self._mutex.acquire(True, self._timeout_seconds):
-                raise StoreUnavailable(
-                    self._path, f"another thread of this process, {self._who()}, is inside"
-                )
+            self._wait_for_threads(patient=patient)
         try:
-            self._lock(deadline, patient=patient)
-            self.owner_thread = _thread.get_ident()
-            self._page[_OWNER_PID] = os.getpid()
-            self._page[_OWNER_NAMESPACE] = self._namespace
-        except BaseException:
-            self._unlock()
-            raise
+            fcntl.flock(self._descriptor, _TRY)
+        except BlockingIOError:
+            self._wait_for_processes(patient=patient)
+        self._page[_OWNER_PID] = self._pid
 
     def release(self) -> None:
-        """Leave."""
-        self.owner_thread = 0
-        self._unlock()
-
-    def _unlock(self) -> None:
-        fcntl.flock(self._locked, fcntl.LOCK_UN)
-        self._locked = self._descriptor
-        self._mutex.release()
-
-    def _lock(self, deadline: float, *, patient: bool) -> None:
-        descriptor, wanted = self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB
-        for _ in range(_YIELDS):
+        """Leave, if this thread is inside."""
+        if self._mutex._is_owned():  # noqa: SLF001 - the one way to know for sure
             try:
-                fcntl.flock(descriptor, wanted)
-            except BlockingIOError:
-                _give_way()
-            else:
-                return
+                fcntl.flock(self._locked, fcntl.LOCK_UN)
+                self._locked = self._descriptor
+            finally:
+                self._mutex.release()
+
+    def is_mine(self) -> bool:
+        """Whether this very thread is inside."""
+        return self._mutex._is_owned()  # noqa: SLF001
+
+    def _wait_for_threads(self, *, patient: bool) -> None:
         if not patient:
             raise WouldBlock
-        if not self._doorman.wait(max(0.0, deadline - time.monotonic())):
+        if not self._mutex.acquire(True, self._timeout_seconds):
+            raise StoreUnavailable(
+                self._path, f"another thread of this process, {self._who()}, is inside"
+            )
+
+    def _wait_for_processes(self, *, patient: bool) -> None:
+        for _ in range(_YIELDS):
+            _give_way()
+            try:
+                fcntl.flock(self._descriptor, _TRY)
+            except BlockingIOError:
+                continue
+            return
+        if not patient:
+            raise WouldBlock
+        if not self._doorman.wait(self._timeout_seconds):
             raise StoreUnavailable(
                 self._path,
                 f"{self._who()} is inside an operation and has not left it"
@@ -88,10 +97,8 @@ class Guard:
         self._locked = self._doorman.descriptor
 
     def _who(self) -> str:
-        pid, namespace = self._page[_OWNER_PID], self._page[_OWNER_NAMESPACE]
-        if namespace != self._namespace:
-            return f"pid {pid} of another container"
-        return describe(pid)
+        owners = lock_owners(self._path)
+        return describe(owners[0] if owners else self._page[_OWNER_PID])
 
     # -- counters, inside only ---------------------------------------------------------
 
@@ -107,10 +114,27 @@ class Guard:
         self._page[_ARRIVAL] = arrival
         return arrival
 
+    def next_generation(self) -> int:
+        """A number for a new database, to tell it from every older one."""
+        self._page[_GENERATION] += 1
+        return self.generation
+
+    @property
+    def generation(self) -> int:
+        """The number of the newest database."""
+        return self._page[_GENERATION]
+
     def start_afresh(self) -> None:
         """Nobody else is alive: arrivals start over, and tokens pass those lost with power."""
         self._page[_ARRIVAL] = 0
         self._page[_TOKEN] = max(self._page[_TOKEN], time.time_ns() // 1000)
+
+    def come_to_rest(self, seconds: float) -> bool:
+        """Keep the other threads of this process out; false if that takes too long."""
+        return self._mutex.acquire(True, seconds)
+
+    def go_on(self) -> None:
+        self._mutex.release()
 
     def close(self) -> None:
         """Give the descriptors back, without touching a lock that a parent may hold."""
@@ -168,12 +192,21 @@ class Doorman:
 
 
 def _open(path: str) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if os.fstat(descriptor).st_size < _PAGE_BYTES:
-        # New: nobody can be inside yet. Real zeros, not a hole: touching a hole in
-        # shared memory on a full disk would kill the process.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.fstat(descriptor).st_size < _PAGE_BYTES:
-            os.pwrite(descriptor, bytes(_PAGE_BYTES), 0)
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return descriptor
+    """Open the file, made whole if need be."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        pass
+    draft = f"{path}.{os.getpid()}.{_thread.get_ident()}.new"
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        # Real zeros, not a hole: touching a hole in shared memory on a full disk would
+        # kill the process.
+        os.write(descriptor, bytes(_PAGE_BYTES))
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # someone else was first
+    finally:
+        os.close(descriptor)
+        os.unlink(draft)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     class Tenant(Protocol):
         """The store that lives here: what to do when the database is not what it was."""
 
+        def write_terms(self, connection: Connection) -> None:
+            """Put the limits in force into a new database, before anything is granted."""
+
         def announce(self, connection: Connection) -> None:
             """Say in a new database what this process holds and waits for."""
 
@@ -38,13 +41,17 @@ if TYPE_CHECKING:
 class Home:
     """One home, as one process sees it."""
 
-    def __init__(self, directory: str, tenant: Tenant, *, timeout_seconds: float) -> None:
-        self.directory, self._tenant, self._timeout_seconds = directory, tenant, timeout_seconds
+    def __init__(self, directory: str, *, timeout_seconds: float) -> None:
+        self.directory, self._timeout_seconds = directory, timeout_seconds
+        self.tenant: Tenant
         self.database = Database(
             os.path.join(directory, "slots.db"), timeout_seconds=timeout_seconds
         )
         self._presence: Presence | None = None
-        self._settled = False
+        # Who this process is here, once it has appeared.
+        self.holder_id = ""
+        # Whether everyone alive has said in this database what they hold.
+        self.settled = False
         self._move_in()
 
     def _move_in(self) -> None:
@@ -62,42 +69,53 @@ class Home:
         assert self._presence is not None
         return self._presence
 
-    @property
-    def holder_id(self) -> str:
-        """Who this process is here; asking makes it appear."""
-        if self._presence is None:
-            self.operate(lambda connection: None)
-        return self.presence.id
-
-    def operate(self, work: Callable[[Connection], T], *, patient: bool = True) -> T:
-        """Run one operation under the guard, on the current database."""
-        self.guard.acquire(patient=patient)
+    def operate(self, work: Callable[..., T], *args: object, patient: bool = True) -> T:
+        """Run one operation, ``work(connection, *args)``, under the guard."""
+        guard, database = self.guard, self.database
         try:
-            if not (self.database.is_open and self.database.is_current()):
+            guard.acquire(patient=patient)
+            if not database.is_open or not database.is_linked():
                 self._open()
+            elif database.connection.in_transaction:  # Ctrl-C struck in its last moments
+                database.connection.execute("rollback")
             try:
-                return work(self.database.connection)
+                return work(database.connection, *args)
             except sqlite3.Error as error:
-                translated = self.database.translate(error)
-                if not isinstance(translated, Damaged):
-                    raise translated from error
-                self._set_aside(translated)
-                self._open()
-                return work(self.database.connection)
+                self._mend(error)
+                return work(database.connection, *args)
         except OSError as error:
             raise self._unusable(error) from error
         finally:
-            self.guard.release()
+            try:
+                guard.release()
+            except BaseException:  # Ctrl-C, on the way into it
+                guard.release()
+                raise
+
+    def refresh(self) -> None:
+        """Make sure that the open database is the one at its path."""
+        if not self.database.is_current():
+            self.operate(self._reopen)
+
+    def _reopen(self, _: Connection) -> None:
+        if not self.database.is_current():
+            self._open()
+
+    def _mend(self, error: sqlite3.Error) -> None:
+        """Replace a damaged database; raise what any other error means."""
+        meaning = self.database.translate(error)
+        if not isinstance(meaning, Damaged):
+            raise meaning from error
+        self._set_aside(meaning)
+        self._open()
 
     def awaited(self, connection: Connection) -> list[str]:
-        """The live holders that have not said yet what they hold. None for most of all time."""
-        if self._settled:
-            return []
+        """The live holders that have not said yet what they hold."""
         awaited = [holder for (holder,) in connection.execute("select holder from awaited")]
         for holder in [holder for holder in awaited if not self.live.is_alive(holder)]:
             connection.execute("delete from awaited where holder = ?", (holder,))
             awaited.remove(holder)
-        self._settled = not awaited
+        self.settled = not awaited
         return awaited
 
     def _open(self) -> None:
@@ -105,16 +123,16 @@ class Home:
         try:
             fresh = not self.database.exists()
             if fresh:
-                self.database.create()
+                self.database.create(self.guard.next_generation())
             try:
-                self.database.open()
+                self.database.open(self.guard.generation)
             except (Damaged, sqlite3.DatabaseError) as error:
                 damage = error if isinstance(error, Damaged) else self.database.translate(error)
                 if not isinstance(damage, Damaged):
                     raise damage from error
                 self._set_aside(damage)
-                self.database.create()
-                self.database.open()
+                self.database.create(self.guard.next_generation())
+                self.database.open(self.guard.generation)
                 fresh = True
             self._take_stock(self.database.connection, fresh=fresh)
         except sqlite3.Error as error:
@@ -125,22 +143,26 @@ class Home:
             raise
 
     def _take_stock(self, connection: Connection, *, fresh: bool) -> None:
-        self._settled = False
+        self.settled = False
         own = self._presence.id if self._presence else ""
         others = [holder for holder in self.live.holders() if holder != own]
         alive = [holder for holder in others if self.live.is_alive(holder)]
         dead = [holder for holder in others if holder not in alive]
         if self._presence is None:
             self._presence = Presence(self.live)
+            self.holder_id = self._presence.id
         if not alive and not own:
             # The first one in: whatever stands in the file belongs to nobody.
             _wipe(connection)
             self.guard.start_afresh()
         elif fresh:
-            connection.executemany("insert or ignore into awaited values (?)", zip(alive))
+            busy = [(holder,) for holder in alive if self.live.is_busy(holder)]
+            connection.executemany("insert or ignore into awaited values (?)", busy)
         else:
-            self._tenant.clear_up(connection, dead)
-        self._tenant.announce(connection)
+            self.tenant.clear_up(connection, dead)
+        if fresh:
+            self.tenant.write_terms(connection)
+        self.tenant.announce(connection)
         for holder in dead:
             self.live.remove(holder)
         if fresh:
@@ -171,21 +193,34 @@ class Home:
         self.database.forget()
         if self._presence is not None:
             self._presence.forget()
-            self._presence = None
+            self._presence, self.holder_id = None, ""
         self.live.close()
         self.guard.close()
         self._move_in()
 
+    def come_to_rest(self, seconds: float) -> bool:
+        """Before a fork: nobody inside, and no connection for the child to inherit.
+
+        SQLite keeps in memory which locks this process has. A child would inherit
+        the belief without the locks.
+        """
+        if self.guard.is_mine() or not self.guard.come_to_rest(seconds):
+            return False
+        self.database.let_go()
+        return True
+
     def leave(self) -> None:
         """Disappear from the home; the caller has given everything back."""
-        self.guard.acquire(patient=True)
         try:
+            self.guard.acquire(patient=True)
             self.database.let_go()
             if self._presence is not None:
                 self._presence.leave()
-                self._presence = None
+                self._presence, self.holder_id = None, ""
         finally:
             self.guard.release()
+            self.live.close()
+            self.guard.close()
 
 
 def _wipe(connection: Connection) -> None:

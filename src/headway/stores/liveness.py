@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LOCK, _SOCKET = ".lock", ".sock"
+# The first letter of a holder's card: whether it ever asked for anything.
+_IDLE, _BUSY = "-", "+"
 _HAS_EPOLL = sys.platform == "linux"
 _MAX_MESSAGE = 4096
 # A full socket queue drops messages. It holds about ten; who found this many may have missed some.
@@ -58,6 +60,17 @@ class Live:
         finally:
             os.close(descriptor)
 
+    def is_busy(self, holder: str) -> bool:
+        """Whether the holder may have tickets."""
+        try:
+            descriptor = self._open(holder)
+        except FileNotFoundError:
+            return False
+        try:
+            return os.read(descriptor, 1) == _BUSY.encode()
+        finally:
+            os.close(descriptor)
+
     def describe(self, holder: str) -> Holder:
         """What a holder has written about itself."""
         pid, _, host, command = self._card(holder)
@@ -79,15 +92,20 @@ class Live:
 
     def open_locked(self, holder: str) -> int:
         """Create a holder's file and lock it; the caller is under the guard."""
-        card = f"{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
+        card = f"{_IDLE}{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
         descriptor = os.open(
             holder + _LOCK,
             os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
             0o600,
             dir_fd=self._descriptor,
         )
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, card.encode(errors="surrogateescape"))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, card.encode(errors="surrogateescape"))
+        except OSError:
+            os.close(descriptor)
+            self.remove(holder)
+            raise
         return descriptor
 
     def wait_for_end(self, holder: str) -> None:
@@ -108,7 +126,8 @@ class Live:
         proves that the pid was not reused.
         """
         pid, namespace, _, _ = self._card(holder)
-        if not pid or namespace != pid_namespace() or not hasattr(os, "pidfd_open"):
+        comparable = pid and namespace and namespace == pid_namespace()
+        if not comparable or not hasattr(os, "pidfd_open"):
             return None
         try:
             return os.pidfd_open(pid)
@@ -128,7 +147,7 @@ class Live:
         finally:
             os.close(descriptor)
         try:
-            return int(lines[0]), int(lines[1]), lines[2], lines[3]
+            return int(lines[0][1:]), int(lines[1]), lines[2], lines[3]
         except (ValueError, IndexError):  # killed while it wrote its card
             return 0, 0, "", "(unknown)"
 
@@ -144,12 +163,19 @@ class Presence:
         self._live = live
         self.id = new_holder_id(os.urandom(6))
         self._lock = live.open_locked(self.id)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self._bind()
+        self.is_busy = False
         self._watched: dict[str, int | None] = {}
         self._holder_of: dict[int, str] = {}
-        self._epoll = select.epoll() if _HAS_EPOLL else None
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._bind()
+            self._epoll = select.epoll() if _HAS_EPOLL else None
+        except OSError:
+            # A lock of nobody would look like a holder that never answers.
+            os.close(self._lock)
+            live.remove(self.id)
+            raise
         if self._epoll is not None:
             self._epoll.register(self._socket, select.EPOLLIN)
 
@@ -160,6 +186,11 @@ class Presence:
             # Too long a path on a system without /proc. The periodic look still works.
             return
         os.chmod(self._live.address(self.id), 0o600)
+
+    def get_busy(self) -> None:
+        """Say that there will be tickets; once, before the first."""
+        os.pwrite(self._lock, _BUSY.encode(), 0)
+        self.is_busy = True
 
     def send(self, holder: str, message: str) -> bool:
         """Wake another holder; false if there is nobody to wake."""
@@ -210,6 +241,18 @@ class Presence:
         else:
             _thread.start_new_thread(self._watch_lock, (holder,))
         return True
+
+    def watch_by_lock(self, holders: Iterable[str]) -> None:
+        """Watch only the lock of those whose process ended and who are still not dead.
+
+        Someone else keeps their lock open: a child, forked in a way that Python is
+        not told of.
+        """
+        for holder in holders:
+            if self._watched.get(holder) is not None:
+                self.unwatch(holder)
+                self._watched[holder] = None
+                _thread.start_new_thread(self._watch_lock, (holder,))
 
     def _watch_lock(self, holder: str) -> None:
         """Where a process cannot be watched, its lock can: a thread sleeps on it."""

@@ -7,7 +7,6 @@ end with the process, so there is nothing to recover.
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
 import time
@@ -16,9 +15,10 @@ from heapq import heapify, heappop, heappush
 
 from headway.errors import StoreUnavailable
 from headway.limits import Terms
-from headway.stores.admission import Admission, KeyState
-from headway.stores.base import Census, Holder, Outlook, new_holder_id
-from headway.tickets import Granted, Waiting
+from headway.stores.admission import Admission, KeyState, changed_keys
+from headway.stores.base import Census, Holder, Outlook, new_holder_id, say_nothing
+from headway.stores.locks import owned_lock
+from headway.tickets import Granted, Revoked, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_REST_SECONDS = 1.0
 # Idle keys are forgotten when there are more of them than this.
 _MANY_KEYS = 8192
 
@@ -50,13 +51,12 @@ class MemoryStore:
         self._max_waiting = max_waiting
         self._terms = Terms()
         self.news: deque[Decision] = deque()
-        self.on_reclaimed: Callable[[Ticket, str], None] = lambda ticket, holder: None
+        self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._start()
 
     def _start(self) -> None:
         self._id = new_holder_id(os.urandom(6))
-        self._lock = _thread.allocate_lock()
-        self._inside = 0
+        self._lock = owned_lock()
         self._count = self._arrival = self._token = self._version = 0
         self._states: dict[str, KeyState] = {}
         self._routes: dict[tuple[str, ...], tuple[KeyState, ...]] = {}
@@ -64,6 +64,9 @@ class MemoryStore:
         self._waiting: dict[str, Ticket] = {}
         self._lines: dict[str, list[tuple[tuple[int, str], Ticket]]] = {}
         self._loans: dict[tuple[str, str], str] = {}
+        self._parked_children: dict[str, Ticket] = {}
+        # Leases taken back whose holder has not left yet.
+        self._revoked: dict[str, Ticket] = {}
         self._left_over: deque[tuple[Ticket, float]] = deque()
         self._asking: Ticket | None = None
         self._crowded = False
@@ -75,27 +78,27 @@ class MemoryStore:
 
     # -- operations ------------------------------------------------------------
 
-    def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
-        self._refuse_reentry()
+    def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:  # noqa: ARG002
+        if self._lock._is_owned():  # noqa: SLF001
+            self._refuse_reentry()
         with self._lock:
-            return self._inside_lock(self._request, ticket, wait)
-
-    def _request(self, ticket: Ticket, wait: bool) -> Answer:
-        self._asking = ticket
-        ticket.arrival = self._arrival = max(int(self._clock() * 1e6), self._arrival + 1)
-        ticket.rank = ticket.arrival - ticket.priority * self._boost
-        ticket.since = time.time()
-        if ticket.parent is not None or not self._go_straight_in(ticket):
-            refusal = self._admission.enter(ticket) or self._admission.turn_away(ticket, wait=wait)
-            if refusal is not None:
-                return refusal
-            if ticket.at is not None:
-                return Waiting(ticket.id)
-        return Granted(ticket.id, ticket.token)
+            try:
+                if ticket.parent is None and self._go_straight_in(ticket):
+                    answer: Answer = Granted(ticket.id, ticket.token)
+                else:
+                    answer = self._stand_in_line(ticket, wait=wait)
+            except BaseException:
+                self._recount()
+                raise
+            finally:
+                self._leave()
+        if self._left_over:
+            self._do_left_over()
+        return answer
 
     def _go_straight_in(self, ticket: Ticket) -> bool:
         """Grant a ticket that finds room and nobody waiting on every one of its keys."""
-        states, weight = self._route(ticket.path), ticket.weight
+        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
         for state in states:
             if state.waiting or state.used + state.reserved + weight > state.cap or state.paused:
                 return False
@@ -104,24 +107,56 @@ class MemoryStore:
         self.grant(ticket)
         return True
 
-    def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
-        if self._inside == _thread.get_ident():
+    def _stand_in_line(self, ticket: Ticket, *, wait: bool) -> Answer:
+        self._asking, ticket.since = ticket, time.time()
+        ticket.arrival = self._arrival = max(int(self._clock() * 1e6), self._arrival + 1)
+        ticket.rank = ticket.arrival - ticket.priority * self._boost
+        refusal = self._admission.enter(ticket) or self._admission.turn_away(ticket, wait=wait)
+        if refusal is not None:
+            return refusal
+        return Granted(ticket.id, ticket.token) if ticket.at is None else Waiting(ticket.id)
+
+    def release(
+        self,
+        ticket: Ticket,
+        held_seconds: float,
+        *,
+        patient: bool = True,  # noqa: ARG002
+    ) -> bool:
+        if self._lock._is_owned():  # noqa: SLF001
             # A collected generator or a signal handler gives back while this very
             # thread is inside an operation: that operation will do it on its way out.
             self._left_over.append((ticket, held_seconds))
             return True
         with self._lock:
-            return self._inside_lock(self._release, ticket, held_seconds)
+            try:
+                was_lease = self._release(ticket, held_seconds)
+            except BaseException:
+                self._recount()
+                raise
+            finally:
+                self._leave()
+        if self._left_over:
+            self._do_left_over()
+        return was_lease
+
+    def _do_left_over(self) -> None:
+        while self._left_over:
+            self.release(*self._left_over.popleft())
 
     def _release(self, ticket: Ticket, held_seconds: float) -> bool:
         if ticket.id not in self._leases:
+            self._revoked.pop(ticket.id, None)
             if ticket.id in self._waiting:
                 self._admission.withdraw(ticket)
             return False
-        states, weight = self._route(ticket.path), ticket.weight
+        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
         simple = not self._loans
         for state in states:
-            state.learn(held_seconds)
+            usual = state.hold_seconds
+            state.hold_seconds = (
+                held_seconds if usual is None else usual + (held_seconds - usual) / 5
+            )
             simple = simple and not state.waiting
         if not simple:
             self._admission.release(ticket)
@@ -131,10 +166,8 @@ class MemoryStore:
             state.used -= weight
         return True
 
-    def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
-        self._refuse_reentry()
-        with self._lock:
-            return self._inside_lock(self._withdraw, ticket)
+    def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:  # noqa: ARG002
+        return self._locked(self._withdraw, ticket)
 
     def _withdraw(self, ticket: Ticket) -> Decision | None:
         if ticket.id in self._leases:
@@ -144,19 +177,16 @@ class MemoryStore:
         return ticket.verdict
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
-        return self.ticket(ticket_id)
+        return self.ticket(ticket_id) or self._revoked.get(ticket_id)
 
     def cancel(self, ticket_id: str) -> bool:
-        self._refuse_reentry()
-        with self._lock:
-            return self._inside_lock(self._end, self._waiting.get(ticket_id), None)
+        return self._locked(self._end, self._waiting, ticket_id, None)
 
     def revoke(self, ticket_id: str, reason: str) -> bool:
-        self._refuse_reentry()
-        with self._lock:
-            return self._inside_lock(self._end, self._leases.get(ticket_id), reason)
+        return self._locked(self._end, self._leases, ticket_id, reason)
 
-    def _end(self, ticket: Ticket | None, reason: str | None) -> bool:
+    def _end(self, among: dict[str, Ticket], ticket_id: str, reason: str | None) -> bool:
+        ticket = among.get(ticket_id)
         if ticket is None:
             return False
         if reason is None:
@@ -171,9 +201,7 @@ class MemoryStore:
     def set_terms(
         self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
     ) -> bool:
-        self._refuse_reentry()
-        with self._lock:
-            return self._inside_lock(self._set_terms, terms, expected, also)
+        return self._locked(self._set_terms, terms, expected, also)
 
     def _set_terms(self, terms: Terms, expected: Terms, also: Callable[[], None] | None) -> bool:
         if self._terms != expected:
@@ -181,10 +209,7 @@ class MemoryStore:
         if also is not None:
             also()
         self._terms = terms
-        for key in sorted(self._states):
-            state, line = self._states[key], terms.line_for(key)
-            if state.cap != line.slots or state.paused != (key in terms.paused):
-                self._admission.change(key, cap=line.slots, paused=key in terms.paused)
+        self._admission.change(changed_keys(terms, self._states.values()))
         return True
 
     def survey(self, path: Sequence[str]) -> list[KeyState]:
@@ -231,6 +256,13 @@ class MemoryStore:
     def interrupt(self) -> None:
         """Nobody listens."""
 
+    def come_to_rest(self) -> bool:
+        """Let no other thread be inside while this one forks."""
+        return self._lock.acquire(True, _REST_SECONDS)
+
+    def go_on(self) -> None:
+        self._lock.release()
+
     def forget_after_fork(self) -> None:
         self.news.clear()
         self._start()
@@ -261,6 +293,8 @@ class MemoryStore:
     def park(self, ticket: Ticket) -> None:
         assert ticket.at is not None
         self._waiting[ticket.id] = ticket
+        if ticket.parent is not None:
+            self._parked_children[ticket.id] = ticket
         line = self._lines.setdefault(ticket.at, [])
         if len(line) > 2 * self._states[ticket.at].waiting + 64:
             line[:] = {entry[1].id: entry for entry in line if entry[1].at == ticket.at}.values()
@@ -271,10 +305,12 @@ class MemoryStore:
         self._token += 1
         ticket.token, ticket.since = self._token, time.time()
         self._waiting.pop(ticket.id, None)
+        self._parked_children.pop(ticket.id, None)
         self._leases[ticket.id] = ticket
 
     def strike(self, ticket: Ticket) -> None:
         self._waiting.pop(ticket.id, None)
+        self._parked_children.pop(ticket.id, None)
         self._leases.pop(ticket.id, None)
 
     def lease(self, ticket_id: str) -> Ticket | None:
@@ -292,8 +328,8 @@ class MemoryStore:
     def end_loan(self, lender: str, key: str) -> None:
         del self._loans[lender, key]
 
-    def parked_children(self, key: str) -> list[Ticket]:
-        return [ticket for ticket in self.parked() if ticket.at == key and ticket.parent]
+    def parked_children(self) -> list[Ticket]:
+        return sorted(self._parked_children.values(), key=lambda ticket: ticket.place)
 
     def parked(self) -> list[Ticket]:
         return sorted(self._waiting.values(), key=lambda ticket: ticket.place)
@@ -302,6 +338,8 @@ class MemoryStore:
         if ticket is not self._asking:
             if not isinstance(decision, Granted):
                 ticket.verdict = decision
+            if isinstance(decision, Revoked):
+                self._revoked[ticket.id] = ticket
             self.news.append(decision)
 
     def stir(self, key: str) -> None:
@@ -310,29 +348,34 @@ class MemoryStore:
     # -- inside -------------------------------------------------------------------
 
     def _refuse_reentry(self) -> None:
-        if self._inside == _thread.get_ident():
+        if self._lock._is_owned():  # noqa: SLF001
             raise StoreUnavailable(
                 self.name, "asked for from inside one of its own operations (a signal handler?)"
             )
 
-    def _inside_lock(self, operation: Callable[..., T], *args: object) -> T:
-        self._inside = _thread.get_ident()
-        try:
-            return operation(*args)
-        except BaseException:
-            # Ctrl-C strikes between any two lines: the tickets are the truth, the
-            # counts are made from them anew.
-            self._recount()
-            raise
-        finally:
-            while self._left_over:
-                self._release(*self._left_over.popleft())
-            if self._crowded:
-                self._drop_idle_keys()
-            self._asking, self._inside = None, 0
-            self._version += 1
+    def _locked(self, operation: Callable[..., T], *args: object) -> T:
+        self._refuse_reentry()
+        with self._lock:
+            try:
+                result = operation(*args)
+            except BaseException:
+                self._recount()
+                raise
+            finally:
+                self._leave()
+        if self._left_over:
+            self._do_left_over()
+        return result
+
+    def _leave(self) -> None:
+        """The end of every operation, still under the lock."""
+        if self._crowded:
+            self._drop_idle_keys()
+        self._asking = None
+        self._version += 1
 
     def _recount(self) -> None:
+        """Make the counts anew from the tickets: Ctrl-C strikes between any two lines."""
         for state in self._states.values():
             state.used = state.reserved = state.waiting = 0
         self._loans.clear()

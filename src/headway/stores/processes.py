@@ -26,7 +26,8 @@ def describe(pid: int) -> str:
     """``pid 42 (python worker.py, stopped)``, as far as that can be found out."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            command = file.read(MAX_COMMAND_LENGTH).replace(b"\0", b" ").decode(errors="replace")
+            words = file.read(MAX_COMMAND_LENGTH).decode(errors="replace")
+            command = words.replace("\0", " ").replace("\n", " ")
         with open(f"/proc/{pid}/stat", "rb") as file:
             state = file.read().rpartition(b")")[2].split()[0]
     except (OSError, IndexError):

@@ -28,13 +28,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from sqlite3 import Connection
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from headway.limits import Terms
     from headway.stores.home import Home
     from headway.tickets import Decision, Ticket
 
     T = TypeVar("T")
+    # Runs a query on the reading connection; rows have the types that the schema gives them.
+    Look = Callable[..., list[Any]]
 
 
 class Reader:
@@ -54,7 +56,7 @@ class Reader:
 
     def version(self) -> int:
         """Differs when somebody has committed something."""
-        return self._read(lambda look: _one(look("pragma data_version")))
+        return self._read(lambda look: int(look("pragma data_version")[0][0]))
 
     def terms(self) -> Terms:
         return self._read(read_terms)
@@ -64,7 +66,7 @@ class Reader:
         return self._read(lambda look: [holder for (holder,) in look(HOLDERS_AT_WORK)])
 
     def survey(self, path: Sequence[str]) -> list[KeyState]:
-        def read(look: Callable[..., T]) -> list[KeyState]:
+        def read(look: Look) -> list[KeyState]:
             marks = ",".join("?" * len(path))
             rows = look(f"select {STATE_COLUMNS} from keys where key in ({marks})", tuple(path))
             found = {row[0]: state_from(row) for row in rows}
@@ -78,7 +80,7 @@ class Reader:
         return self._read(read)
 
     def census(self) -> Census:
-        def read(look: Callable[..., T]) -> Census:
+        def read(look: Look) -> Census:
             leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
             rows = look(f"select {WAITING_COLUMNS} from waiting order by rank, id")
             holders = {lease.holder for lease in leases}
@@ -94,7 +96,7 @@ class Reader:
         return self._read(read)
 
     def outlook(self, ticket: Ticket) -> Outlook | None:
-        def read(look: Callable[..., T]) -> Outlook | None:
+        def read(look: Look) -> Outlook | None:
             rows = look(f"select {WAITING_COLUMNS} from waiting where id = ?", (ticket.id,))
             if not rows:
                 return None
@@ -110,7 +112,10 @@ class Reader:
                 state=state_from(state[0]),
                 position=before[0][0] + 1,
                 leases=leases,
-                holders=[self._home.live.describe(holder) for holder in {l.holder for l in leases}],
+                holders=[
+                    self._home.live.describe(holder)
+                    for holder in {lease.holder for lease in leases}
+                ],
             )
 
         return self._read(read)
@@ -118,7 +123,7 @@ class Reader:
     def positions(self, ticket_ids: list[str]) -> dict[str, int]:
         """The places of many tickets with one walk along each line they stand in."""
 
-        def read(look: Callable[..., T]) -> dict[str, int]:
+        def read(look: Look) -> dict[str, int]:
             wanted = set(ticket_ids)
             holders = {ticket_id.partition("-")[0] for ticket_id in ticket_ids}
             keys = {
@@ -143,7 +148,7 @@ class Reader:
     def decisions(self, holder: str) -> list[Decision]:
         """What was decided about a holder's tickets: its leases, and verdicts not yet read."""
 
-        def read(look: Callable[..., T]) -> list[Decision]:
+        def read(look: Look) -> list[Decision]:
             where = "where id > ? and id < ?"
             granted = look(f"select id, token from leases {where}", id_range(holder))
             verdicts = look(f"select id, kind, detail from verdicts {where}", id_range(holder))
@@ -167,7 +172,7 @@ class Reader:
             )
         )
 
-    def _read(self, read: Callable[[Callable[..., list[tuple[object, ...]]]], T]) -> T:
+    def _read(self, read: Callable[[Look], T]) -> T:
         with self._mutex:
             connection = self._current_connection()
             connection.execute("begin")
@@ -179,14 +184,20 @@ class Reader:
     def _current_connection(self) -> Connection:
         if not (self._database.is_open and self._database.is_current()):
             # Let the home find or make the file: it knows what has to be said in it.
-            self._home.operate(lambda connection: None)
-            self._database.open()
+            self._home.refresh()
+            self._database.open(self._home.guard.generation)
         return self._database.connection
+
+    def come_to_rest(self, seconds: float) -> bool:
+        """Before a fork: no look under way, no connection."""
+        if not self._mutex.acquire(True, seconds):
+            return False
+        self._database.let_go()
+        return True
+
+    def go_on(self) -> None:
+        self._mutex.release()
 
     def close(self) -> None:
         with self._mutex:
             self._database.let_go()
-
-
-def _one(rows: list[tuple[int]]) -> int:
-    return rows[0][0]

@@ -52,7 +52,7 @@ create table waiting (
     reserved text
 ) without rowid;
 create index line on waiting (at, rank, id);
-create index children on waiting (at, rank, id) where parent is not null;
+create index children on waiting (rank, id) where parent is not null;
 create index reserving on waiting (id) where reserved is not null;
 
 create table loans (

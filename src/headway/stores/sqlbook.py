@@ -22,10 +22,15 @@ LEASE_COLUMNS = "id, keys, weight, task, priority, parent, within, arrival, sinc
 WAITING_COLUMNS = (
     "id, keys, weight, task, priority, parent, within, arrival, since, rank, at, reserved"
 )
+INSERT_LEASE = f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)"
 # A holder's name is the first six letters of its tickets' ids.
 HOLDERS_AT_WORK = (
     "select substr(id, 1, 6) from leases"
     " union select substr(id, 1, 6) from waiting where reserved is not null"
+    " union select substr(borrower, 1, 6) from loans"
+    # A head that is too heavy for the room there is keeps everyone behind it waiting.
+    " union select substr((select id from waiting where at = keys.key order by rank, id limit 1),"
+    " 1, 6) from keys where waiting > 0 and paused = 0 and used + reserved < cap"
 )
 STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
 
@@ -46,6 +51,8 @@ class SqlBook:
         # For after the commit: what to tell whom, and which lines must look anew.
         self.told: list[tuple[Ticket, Decision]] = []
         self.stirred: set[str] = set()
+        # Dead holders whose tickets were given back.
+        self.buried: dict[str, list[Ticket]] = {}
 
     # -- what admission needs -----------------------------------------------------------
 
@@ -57,13 +64,6 @@ class SqlBook:
             ).fetchone()
             state = self._remember(row) if row else self._new_key(key)
         return state
-
-    def load_keys(self, path: tuple[str, ...]) -> None:
-        """Read several keys with one statement."""
-        marks = ",".join("?" * len(path))
-        for row in self._execute(f"select {STATE_COLUMNS} from keys where key in ({marks})", path):
-            if row[0] not in self._states:
-                self._remember(row)
 
     def _remember(self, row: tuple[object, ...]) -> KeyState:
         state = state_from(row)
@@ -111,9 +111,7 @@ class SqlBook:
         self.insert_lease(ticket)
 
     def insert_lease(self, ticket: Ticket) -> None:
-        self._execute(
-            f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)", lease_row(ticket)
-        )
+        self._execute(INSERT_LEASE, lease_row(ticket, ticket.token))
 
     def strike(self, ticket: Ticket) -> None:
         self._tickets[ticket.id] = None
@@ -148,8 +146,8 @@ class SqlBook:
         self._execute("delete from loans where lender = ? and key = ?", (lender, key))
         self._execute("update leases set lent = lent - 1 where id = ?", (lender,))
 
-    def parked_children(self, key: str) -> list[Ticket]:
-        return list(self._waiting("where at = ? and parent is not null order by rank, id", key))
+    def parked_children(self) -> list[Ticket]:
+        return list(self._waiting("where parent is not null order by rank, id"))
 
     def parked(self) -> list[Ticket]:
         return list(self._waiting("order by rank, id"))
@@ -229,14 +227,26 @@ class SqlBook:
         self._execute("delete from verdicts where id > ? and id < ?", (first, last))
         return [key for key, _ in parked]
 
-    def is_head(self, ticket: Ticket) -> bool:
-        """Whether a parked ticket is the next one to be served at its key."""
-        return ticket.at is not None and self.head(ticket.at) is ticket
-
     def heads(self) -> set[str]:
-        """The holders of the heads of the stirred lines."""
-        heads = [self.head(key) for key in self.stirred if self.key(key).waiting]
-        return {head.holder for head in heads if head is not None}
+        """The holders of those in the stirred lines who have to watch others.
+
+        That is the head; and where there is room that the head is too heavy for, also
+        the next one, because then it is the head that keeps it waiting.
+        """
+        holders: set[str] = set()
+        for state in map(self.key, self.stirred):
+            if state.waiting:
+                first = self._waiting(
+                    f"where at = ? order by rank, id limit {2 if state.admits(1) else 1}", state.key
+                )
+                holders.update(ticket.holder for ticket in first)
+        return holders
+
+    def held_up(self, ticket: Ticket) -> bool:
+        """Whether a parked ticket waits for someone's end: as the head, or for the head's."""
+        return ticket.at is not None and (
+            self.key(ticket.at).admits(1) or self.head(ticket.at) is ticket
+        )
 
     def holders_at_work(self) -> list[str]:
         """Everyone who has a lease or a reservation, and whose end would free something."""
@@ -308,7 +318,7 @@ def id_range(holder: str) -> tuple[str, str]:
     return f"{holder}-", f"{holder}."
 
 
-def lease_row(ticket: Ticket) -> tuple[object, ...]:
+def lease_row(ticket: Ticket, token: int) -> tuple[object, ...]:
     """The values of a row in ``leases``, but for what is lent."""
     return (
         ticket.id,
@@ -320,7 +330,7 @@ def lease_row(ticket: Ticket) -> tuple[object, ...]:
         "\n".join(ticket.within),
         ticket.arrival,
         ticket.since,
-        ticket.token,
+        token,
     )
 
 

@@ -7,17 +7,18 @@ with a datagram after the commit.
 
 from __future__ import annotations
 
-import _thread
 import time
 from collections import deque
 
 from headway.errors import StoreUnavailable
-from headway.stores.admission import Admission
-from headway.stores.base import WouldBlock
+from headway.stores.admission import changed_keys
+from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
+from headway.stores.ledger import Ledger, roll_back
 from headway.stores.processes import describe
 from headway.stores.reader import Reader
-from headway.stores.sqlbook import SqlBook, lease_row
+from headway.stores.recovery import Recovery
+from headway.stores.sqlbook import INSERT_LEASE, lease_row
 from headway.stores.wakeups import Wakeups
 from headway.tickets import Granted, Refused, Waiting
 
@@ -31,17 +32,21 @@ if TYPE_CHECKING:
     from headway.limits import Terms
     from headway.stores.admission import KeyState
     from headway.stores.base import Census, Outlook
+    from headway.stores.sqlbook import SqlBook
     from headway.tickets import Answer, Decision, Ticket
 
     T = TypeVar("T")
 
-# Idle keys are forgotten when this process has made as many new ones.
-_MANY_KEYS = 8192
 _RETRY_SECONDS = 0.005
+_REST_SECONDS = 1.0
 
-_INSERT_LEASE = (
-    "insert into leases (id, keys, weight, task, priority, parent, within, arrival, since, token)"
-    " values (?,?,?,?,?,?,?,?,?,?)"
+_TAKE_ROOM = (
+    "update keys set used = used + ? where key = ?"
+    " and used + reserved + ? <= cap and waiting = 0 and paused = 0"
+)
+_FREE_ROOM = (
+    "update keys set used = used - ?, hold_seconds ="
+    " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ? and waiting = 0"
 )
 _DELETE_UNLENT_LEASE = "delete from leases where id = ? and lent = 0"
 
@@ -64,18 +69,17 @@ class SqliteStore:
         self.name = f"sqlite:///{settings.home}"
         self._clock = clock or _boot_clock()
         self._boost = int(settings.boost_seconds * 1e6)
-        self._timeout_seconds, self._max_waiting = (
-            settings.store_timeout_seconds,
-            settings.max_waiting,
-        )
+        self._timeout_seconds = settings.store_timeout_seconds
         self.news: deque[Decision] = deque()
-        self.on_reclaimed: Callable[[Ticket, str], None] = lambda ticket, holder: None
+        self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._own: dict[str, Ticket] = {}
-        self._left_over: deque[tuple[Ticket, float]] = deque()
-        self._count = self._new_keys = 0
-        self._home = Home(settings.home, self, timeout_seconds=self._timeout_seconds)
+        self._count = 0
+        self._home = Home(settings.home, timeout_seconds=self._timeout_seconds)
         self._reader = Reader(self._home)
         self._wakeups = Wakeups(self._home, self._reader, self)
+        self._ledger = Ledger(self._home, max_waiting=settings.max_waiting)
+        self._ledger.note, self._ledger.note_dead = self._wakeups.note, self._wakeups.note_dead
+        self._home.tenant = self._recovery = Recovery(self._home, self._ledger, self._own)
         self._adopt_file(settings)
 
     def _adopt_file(self, settings: Settings) -> None:
@@ -88,141 +92,149 @@ class SqliteStore:
 
     def new_id(self) -> str:
         self._count += 1
-        return f"{self._home.holder_id}-{self._count}"
+        return f"{self._home.holder_id or self._appear()}-{self._count}"
+
+    def _appear(self) -> str:
+        self._home.operate(lambda _: None)
+        return self._home.holder_id
 
     # -- tickets ------------------------------------------------------------------------
 
     def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
-        self._refuse_reentry()
+        if self._home.guard.is_mine():
+            self._refuse_reentry()
         self._own[ticket.id] = ticket
+        try:
+            answer = self._home.operate(self._request, ticket, wait, patient=patient)
+        except Unsettled:
+            if not patient:
+                raise WouldBlock from None
+            answer = self._request_when_settled(ticket, wait=wait)
+        if self._wakeups.something_to_tell:
+            self._wrap_up()
+        if answer.__class__ is Refused:
+            del self._own[ticket.id]
+        return answer
+
+    def _request_when_settled(self, ticket: Ticket, *, wait: bool) -> Answer:
+        """Give the others time to say what they hold in a new database."""
         deadline = time.monotonic() + self._timeout_seconds
         while True:
             try:
-                answer = self._operate(
-                    lambda connection: self._request(connection, ticket, wait=wait),
-                    patient=patient,
-                )
+                return self._home.operate(self._request, ticket, wait)
             except Unsettled as unsettled:
-                if not patient:
-                    raise WouldBlock from None
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(self.name, str(unsettled)) from None
-                time.sleep(_RETRY_SECONDS)
-                continue
-            if isinstance(answer, Refused):
-                del self._own[ticket.id]
-            return answer
+            time.sleep(_RETRY_SECONDS)
 
-    def _request(self, connection: Connection, ticket: Ticket, *, wait: bool) -> Answer:
-        awaited = self._home.awaited(connection)
-        if awaited:
-            raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
+    def _request(self, connection: Connection, ticket: Ticket, wait: bool) -> Answer:  # noqa: FBT001
+        if not self._home.presence.is_busy:
+            self._home.presence.get_busy()
+        if ticket.parent is None and self._home.settled:
+            if self._go_straight_in(connection, ticket):
+                return Granted(ticket.id, ticket.token)
+        else:
+            awaited = self._home.awaited(connection)
+            if awaited:
+                raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
         ticket.arrival = self._home.guard.next_arrival(int(self._clock() * 1e6))
         ticket.rank = ticket.arrival - ticket.priority * self._boost
         ticket.since = time.time()
-        if ticket.parent is None and self._go_straight_in(connection, ticket):
-            return Granted(ticket.id, ticket.token)
-        return self._transact(connection, lambda book: self._enter(book, ticket, wait=wait))
+        try:
+            return self._ledger.transact(
+                connection, lambda book: self._enter(book, ticket, wait=wait)
+            )
+        except BaseException:
+            # Not decided, whatever the failed attempt wrote on it: not to be announced.
+            ticket.clear()
+            raise
 
     def _go_straight_in(self, connection: Connection, ticket: Ticket) -> bool:
         """Grant a ticket that finds room and nobody waiting on every one of its keys."""
-        path, weight = ticket.path, ticket.weight
-        marks = ",".join("?" * len(path))
-        execute = connection.execute
-        execute("begin immediate")
+        weight, cursor = ticket.weight, self._home.database.cursor
+        execute = cursor.execute
         try:
-            found = execute(
-                f"update keys set used = used + ? where key in ({marks})"
-                " and used + reserved + ? <= cap and waiting = 0 and paused = 0",
-                (weight, *path, weight),
-            )
-            if found.rowcount == len(path):
-                ticket.token = self._home.guard.next_token()
-                execute(_INSERT_LEASE, lease_row(ticket))
-                execute("commit")
-                return True
-            execute("rollback")
+            execute("begin immediate")
+            for key in ticket.path:
+                execute(_TAKE_ROOM, (weight, key, weight))
+                if cursor.rowcount == 0:
+                    execute("rollback")
+                    return False
+            token, ticket.since = self._home.guard.next_token(), time.time()
+            execute(INSERT_LEASE, lease_row(ticket, token))
+            execute("commit")
+            ticket.token = token
         except BaseException:
-            _roll_back(connection)
+            roll_back(connection)
             raise
-        return False
+        return True
 
     def _enter(self, book: SqlBook, ticket: Ticket, *, wait: bool) -> Answer:
-        admission = self._admission(book)
-        book.load_keys(ticket.path)
+        admission = self._ledger.admission(book)
         refusal = admission.enter(ticket)
-        if refusal is None and book.is_head(ticket):
+        if refusal is None and book.held_up(ticket):
             # Before anyone waits or is sent away: are those in front alive at all?
-            self._reclaim(book, self._home.presence.watch(book.holders_at_work()))
+            self._ledger.reclaim(book, self._home.presence.watch(book.holders_at_work()))
         refusal = refusal or admission.turn_away(ticket, wait=wait)
         if refusal is not None:
             return refusal
         return Granted(ticket.id, ticket.token) if ticket.at is None else Waiting(ticket.id)
 
     def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
-        if self._home.guard.owner_thread == _thread.get_ident():
+        if self._home.guard.is_mine():
             # A collected generator or a signal handler gives back while this very
             # thread is inside an operation: that operation will do it on its way out.
-            self._left_over.append((ticket, held_seconds))
+            self._wakeups.left_over.append((ticket, held_seconds))
             return True
         if ticket.id not in self._own:
             return False
-        was_lease = self._operate(
-            lambda connection: self._release(connection, ticket, held_seconds), patient=patient
-        )
+        was_lease = self._home.operate(self._release, ticket, held_seconds, patient=patient)
         self._own.pop(ticket.id, None)
+        if self._wakeups.something_to_tell:
+            self._wrap_up()
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
         if ticket.parent is None and self._go_straight_out(connection, ticket, held_seconds):
             return True
-        return self._transact(connection, lambda book: self._leave(book, ticket, held_seconds))
+        return self._ledger.transact(
+            connection, lambda book: self._leave(book, ticket, held_seconds)
+        )
 
     def _go_straight_out(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
         """End a lease that nobody waits for and that lends nothing."""
-        path = ticket.path
-        marks = ",".join("?" * len(path))
-        execute = connection.execute
-        execute("begin immediate")
+        weight, cursor = ticket.weight, self._home.database.cursor
+        execute = cursor.execute
         try:
-            if execute(_DELETE_UNLENT_LEASE, (ticket.id,)).rowcount:
-                found = execute(
-                    "update keys set used = used - ?, hold_seconds ="
-                    " coalesce(hold_seconds + (? - hold_seconds) / 5, ?)"
-                    f" where key in ({marks}) and waiting = 0",
-                    (ticket.weight, held_seconds, held_seconds, *path),
-                )
-                if found.rowcount == len(path):
-                    execute("commit")
-                    return True
-            execute("rollback")
+            execute("begin immediate")
+            execute(_DELETE_UNLENT_LEASE, (ticket.id,))
+            found = cursor.rowcount
+            for key in ticket.path if found else ():
+                execute(_FREE_ROOM, (weight, held_seconds, held_seconds, key))
+                found = cursor.rowcount
+                if not found:
+                    break
+            execute("commit" if found else "rollback")
         except BaseException:
-            _roll_back(connection)
+            roll_back(connection)
             raise
-        return False
+        return bool(found)
 
     def _leave(self, book: SqlBook, ticket: Ticket, held_seconds: float) -> bool:
-        book.load_keys(ticket.path)
         found = book.ticket(ticket.id)
         if found is None:
             book.take_verdict(ticket.id)
             return False
         if found.at is not None:
-            self._admission(book).withdraw(found)
+            self._ledger.admission(book).withdraw(found)
             return False
         for key in found.path:
             book.key(key).learn(held_seconds)
-        self._admission(book).release(found)
+        self._ledger.admission(book).release(found)
         return True
 
     def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
-        self._refuse_reentry()
-        decision = self._operate(
-            lambda connection: self._transact(
-                connection, lambda book: self._withdraw(book, ticket)
-            ),
-            patient=patient,
-        )
+        decision = self._change(lambda book: self._withdraw(book, ticket), patient=patient)
         if not isinstance(decision, Granted):
             self._own.pop(ticket.id, None)
         return decision
@@ -230,11 +242,12 @@ class SqliteStore:
     def _withdraw(self, book: SqlBook, ticket: Ticket) -> Decision | None:
         found = book.ticket(ticket.id)
         if found is None:
-            return ticket.verdict or book.take_verdict(ticket.id)
+            verdict = book.take_verdict(ticket.id)
+            return ticket.verdict or verdict
         if found.at is None:
             ticket.token, ticket.at, ticket.since = found.token, None, found.since
             return Granted(ticket.id, ticket.token)
-        self._admission(book).withdraw(found)
+        self._ledger.admission(book).withdraw(found)
         return None
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
@@ -245,7 +258,7 @@ class SqliteStore:
             ticket = book.ticket(ticket_id)
             if ticket is None or ticket.at is None:
                 return False
-            self._admission(book).cancel(ticket)
+            self._ledger.admission(book).cancel(ticket)
             return True
 
         return self._change(work)
@@ -255,7 +268,7 @@ class SqliteStore:
             lease = book.lease(ticket_id)
             if lease is None:
                 return False
-            self._admission(book).revoke(lease, reason)
+            self._ledger.admission(book).revoke(lease, reason)
             return True
 
         return self._change(work)
@@ -263,7 +276,8 @@ class SqliteStore:
     # -- terms ----------------------------------------------------------------------------
 
     def terms(self) -> Terms:
-        return self._reader.terms()
+        self._recovery.known_terms = terms = self._reader.terms()
+        return terms
 
     def set_terms(
         self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
@@ -272,12 +286,11 @@ class SqliteStore:
             if book.terms() != expected:
                 return False
             book.set_terms(terms)
-            for key in book.all_keys():
-                state, cap, paused = book.key(key), terms.line_for(key).slots, key in terms.paused
-                if state.cap != cap or state.paused != paused:
-                    self._admission(book).change(key, cap=cap, paused=paused)
+            states = [book.key(key) for key in book.all_keys()]
+            self._ledger.admission(book).change(changed_keys(terms, states))
             if also is not None:
                 also()
+            self._recovery.known_terms = terms
             return True
 
         return self._change(work)
@@ -303,8 +316,8 @@ class SqliteStore:
 
     def _bury_the_dead(self) -> None:
         """Nobody may be waiting who would notice: look before showing."""
-        live = self._home.live
-        dead = [holder for holder in self._reader.holders_at_work() if not live.is_alive(holder)]
+        live, own = self._home.live, self._home.holder_id
+        dead = [h for h in live.holders() if h != own and not live.is_alive(h)]
         if dead:
             self.reclaim(dead)
 
@@ -335,114 +348,56 @@ class SqliteStore:
 
     def reclaim(self, holders: Iterable[str]) -> None:
         """Give back what holders left that are gone, if they are."""
-        self._change(lambda book: self._reclaim(book, holders))
-
-    # -- what the home asks of us -----------------------------------------------------------
-
-    def announce(self, connection: Connection) -> None:
-        """Say in a database that does not know us what we hold and wait for."""
-        own = [ticket for ticket in self._own.values() if ticket.verdict is None]
-
-        def work(book: SqlBook) -> None:
-            admission = self._admission(book)
-            for ticket in own:
-                if book.ticket(ticket.id) is not None:
-                    continue
-                book.adopt(ticket)
-                if ticket.at is not None:
-                    admission.restart(ticket)
-                    continue
-                # Lenders may be back later than we are: until then count it as our own.
-                ticket.borrowed.clear()
-                book.insert_lease(ticket)
-                for key in ticket.path:
-                    book.key(key).used += ticket.weight
-            book.is_back(self._home.presence.id)
-            if not book.awaits_someone():
-                admission.serve(book.all_keys())
-
-        self._transact(connection, work)
-
-    def clear_up(self, connection: Connection, dead: list[str]) -> None:
-        """Give back what dead holders left in a database that is in use."""
-        if dead:
-            self._transact(connection, lambda book: self._reclaim(book, dead))
+        self._change(lambda book: self._ledger.reclaim(book, holders))
 
     # -- life -------------------------------------------------------------------------------
 
+    def come_to_rest(self) -> bool:
+        if not self._home.come_to_rest(_REST_SECONDS):
+            return False
+        if self._reader.come_to_rest(_REST_SECONDS):
+            return True
+        self._home.guard.go_on()
+        return False
+
+    def go_on(self) -> None:
+        self._reader.go_on()
+        self._home.guard.go_on()
+
     def forget_after_fork(self) -> None:
         self.news.clear()
-        self._own, self._left_over = {}, deque()
+        self._own.clear()
         self._reader.forget_after_fork()
         self._home.forget_after_fork()
         self._wakeups.forget_after_fork()
 
     def close(self) -> None:
-        for ticket in list(self._own.values()):
-            self.release(ticket, 0.0)
+        if self._home.holder_id:
+            for ticket in list(self._own.values()):
+                self.release(ticket, 0.0)
         self._reader.close()
         self._home.leave()
 
     # -- inside -----------------------------------------------------------------------------
 
     def _refuse_reentry(self) -> None:
-        if self._home.guard.owner_thread == _thread.get_ident():
+        if self._home.guard.is_mine():
             raise StoreUnavailable(
                 self.name, "asked for from inside one of its own operations (a signal handler?)"
             )
 
-    def _operate(self, work: Callable[[Connection], T], *, patient: bool = True) -> T:
-        """Run an operation, then send what it has to tell and do what was put off meanwhile."""
-        result = self._home.operate(work, patient=patient)
-        self._wakeups.send()
-        while self._left_over:
-            self.release(*self._left_over.popleft())
-        return result
-
-    def _change(self, work: Callable[[SqlBook], T]) -> T:
+    def _change(self, work: Callable[[SqlBook], T], *, patient: bool = True) -> T:
         self._refuse_reentry()
-        return self._operate(lambda connection: self._transact(connection, work))
-
-    def _transact(self, connection: Connection, work: Callable[[SqlBook], T]) -> T:
-        """Run the work in one transaction of admission's, and note whom to wake."""
-        book = SqlBook(connection, next_token=self._home.guard.next_token, now=time.time())
-        connection.execute("begin immediate")
-        try:
-            result = work(book)
-            book.flush()
-            self._new_keys += book.new_keys
-            if self._new_keys > _MANY_KEYS:
-                book.drop_idle_keys()
-                self._new_keys = 0
-            heads = book.heads() if book.stirred else set()
-            connection.execute("commit")
-        except BaseException:
-            _roll_back(connection)
-            raise
-        self._wakeups.note(book.told, heads)
+        result: T = self._home.operate(self._ledger.transact, work, patient=patient)
+        if self._wakeups.something_to_tell:
+            self._wrap_up()
         return result
 
-    def _admission(self, book: SqlBook) -> Admission:
-        return Admission(book, max_waiting=self._max_waiting)
-
-    def _reclaim(self, book: SqlBook, holders: Iterable[str]) -> None:
-        admission = self._admission(book)
-        for holder in holders:
-            if holder == self._home.presence.id or self._home.live.is_alive(holder):
-                continue
-            described = self._home.live.describe(holder)
-            freed = book.drop_plain_waiting(holder)
-            for ticket in book.tickets_of(holder):
-                if ticket.at is not None:
-                    admission.withdraw(ticket)
-                else:
-                    admission.release(ticket)
-                self._wakeups.reclaimed.append(
-                    (ticket, f"pid {described.pid} ({described.command})")
-                )
-            admission.serve(freed)
-            self._home.live.remove(holder)
-            self._home.presence.unwatch(holder)
+    def _wrap_up(self) -> None:
+        """Outside the guard: wake whom it concerns, and do what was put off meanwhile."""
+        left_over = self._wakeups.send()
+        for ticket, held_seconds in left_over:
+            self.release(ticket, held_seconds)
 
 
 class Unsettled(Exception):  # noqa: N818 - handled inside the store
@@ -455,8 +410,3 @@ class Unsettled(Exception):  # noqa: N818 - handled inside the store
     def __str__(self) -> str:
         who = ", ".join(map(describe, self.pids))
         return f"it was made anew, and {who} has not said yet what it holds"
-
-
-def _roll_back(connection: Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("rollback")

@@ -13,18 +13,20 @@ message finds out by a look at it, a quarter of a second later at most.
 
 from __future__ import annotations
 
-import _thread
+from collections import deque
 
 from headway.tickets import Granted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Protocol
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Protocol, TypeVar
 
     from headway.stores.home import Home
     from headway.stores.reader import Reader
     from headway.tickets import Decision, Ticket
+
+    T = TypeVar("T")
 
     class Office(Protocol):
         """The store, as far as messages change something in it."""
@@ -45,10 +47,16 @@ class Wakeups:
 
     def forget_after_fork(self) -> None:
         """What was to be sent is the parent's to send."""
-        self._outbox: list[tuple[str, str]] = []
-        self.reclaimed: list[tuple[Ticket, str]] = []
-        self._mutex = _thread.allocate_lock()
+        self._outbox: deque[tuple[str, str]] = deque()
+        # Dead holders and the tickets that were given back for them.
+        self._buried: deque[tuple[str, list[Ticket]]] = deque()
+        # Releases asked for from inside an operation.
+        self.left_over: deque[tuple[Ticket, float]] = deque()
         self._seen_version = -1
+
+    @property
+    def something_to_tell(self) -> bool:
+        return bool(self._outbox or self._buried or self.left_over)
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -69,35 +77,50 @@ class Wakeups:
         for holder, lines in messages.items():
             self._outbox.append((holder, "\n".join(lines)))
 
-    def send(self) -> None:
-        """Wake those who were told something; whoever cannot be woken is dead or dying."""
-        if not self._outbox and not self.reclaimed:
-            return
-        outbox, self._outbox = self._outbox, []
-        reclaimed, self.reclaimed = self.reclaimed, []
+    def note_dead(self, holder: str, tickets: list[Ticket]) -> None:
+        """A holder was found dead, and its tickets were given back."""
+        self._buried.append((holder, tickets))
+
+    def _bury(self, holder: str, tickets: list[Ticket]) -> None:
+        """Clear away what a dead holder left in the file system, and tell of its end."""
+        died = self._home.live.describe(holder)
+        self._home.presence.unwatch(holder)
+        self._home.live.remove(holder)
+        for ticket in tickets:
+            self._office.on_reclaimed(ticket, f"pid {died.pid} ({died.command})")
+
+    def send(self) -> list[tuple[Ticket, float]]:
+        """Wake those who were told something; answers what was put off until now."""
         gone = []
-        for holder, message in outbox:
+        for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
                 self._watch_holders()
             elif not self._home.presence.send(holder, message):
-                gone.append(holder)
-        for ticket, holder in reclaimed:
-            self._office.on_reclaimed(ticket, holder)
+                gone.append(holder)  # dead, or dying
+        for holder, tickets in _drain(self._buried):
+            self._bury(holder, tickets)
         if gone:
             self._office.reclaim(gone)
+        return list(_drain(self.left_over))
 
     # -- receiving --------------------------------------------------------------------------
 
     def listen(self, timeout_seconds: float) -> None:
         """Wait for messages for at most this long, and act on them."""
         messages, some_missing, ended = self._home.presence.receive(timeout_seconds)
-        for message in messages:
-            for line in message.split("\n"):
-                self._act_on(line, ended)
-        if ended:
-            self._office.reclaim(ended)
-        if some_missing or not (messages or ended):
-            self.catch_up()
+        try:
+            for message in messages:
+                for line in message.split("\n"):
+                    self._act_on(line, ended)
+            if ended:
+                self._office.reclaim(ended)
+                self._home.presence.watch_by_lock(ended)
+            if some_missing or not (messages or ended):
+                self.catch_up()
+        except Exception:
+            # What the messages said is lost with them: find it in the database next time.
+            self._seen_version = -1
+            raise
 
     def _act_on(self, line: str, ended: list[str]) -> None:
         kind, _, rest = line.partition(" ")
@@ -116,7 +139,7 @@ class Wakeups:
     def catch_up(self) -> None:
         """Find in the database what messages should have told."""
         if not self._home.database.is_current():
-            self._home.operate(lambda connection: None)
+            self._home.refresh()
             self.send()
         version = self._reader.version()
         if version == self._seen_version:
@@ -136,3 +159,12 @@ class Wakeups:
     def interrupt(self) -> None:
         """Make ``listen`` return early, in another thread."""
         self._home.presence.send(self._home.presence.id, "i")
+
+
+def _drain(queue: deque[T]) -> Iterator[T]:
+    """Take everything out; other threads may do the same at the same time."""
+    while queue:
+        try:
+            yield queue.popleft()
+        except IndexError:
+            return

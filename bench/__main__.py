@@ -1,0 +1,61 @@
+"""``python -m bench [NAME...] [--quick] [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+from bench import crash, depth, handoff, idle, loop, order, startup, throughput, uncontended
+from bench.figure import Effort
+from bench.report import machine, summary
+
+FIGURES = (
+    uncontended.SHARED,
+    handoff.FIGURE,
+    crash.FIGURE,
+    order.FIGURE,
+    throughput.FIGURE,
+    depth.FIGURE,
+    uncontended.MEMORY,
+    startup.FIGURE,
+    idle.FIGURE,
+    loop.FIGURE,
+)
+
+
+def main() -> int:
+    figures = {figure.name: figure for figure in FIGURES}
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(figures)}")
+    parser.add_argument("--quick", action="store_true", help="short runs, to see that it works")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in figures]
+    if unknown:
+        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(figures)}")
+
+    logging.getLogger("headway").addHandler(logging.NullHandler())  # we crash holders on purpose
+    where, results = machine(), []
+    for key, value in where.items():
+        print(f"{key}: {value}")
+    for name in options.names or figures:
+        print(flush=True)
+        results.append(figures[name].run(Effort(quick=options.quick)))
+        print(results[-1].table(), flush=True)
+    print(f"\n{summary(results)}")
+    if options.json:
+        found = {
+            "machine": where,
+            "quick": options.quick,
+            "figures": [result.as_json() for result in results],
+        }
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

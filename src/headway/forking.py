@@ -1,0 +1,76 @@
+"""Fork safety: a forked child is a holder of its own and shares nothing with its parent.
+
+Python copies everything into the child: locks that another thread held, open
+files, and what SQLite believes about its own locks. So before a fork every store
+comes to rest, and in the child everything starts anew.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.turnstile import Turnstile
+
+# Held while a store is being opened, so that no fork falls into the middle of it.
+opening = _thread.RLock()
+# Those that hold kernel locks are known until they are closed, whoever else forgot them.
+_shared: set[Turnstile] = set()
+_private: weakref.WeakSet[Turnstile] = weakref.WeakSet()
+_at_rest: list[Turnstile] = []
+
+
+def register(turnstile: Turnstile) -> None:
+    """Have a turnstile survive forks, until ``unregister``."""
+    (_shared if turnstile.store.shared else _private).add(turnstile)
+
+
+def unregister(turnstile: Turnstile) -> None:
+    """The turnstile is closed."""
+    _shared.discard(turnstile)
+    _private.discard(turnstile)
+
+
+def close_all() -> None:
+    """Give everything back at the end of the process."""
+    for turnstile in _all():
+        turnstile.close()
+
+
+def _all() -> list[Turnstile]:
+    return [*_shared, *_private]
+
+
+def _before_fork() -> None:
+    opening.acquire()
+    _at_rest[:] = [turnstile for turnstile in _all() if turnstile.store.come_to_rest()]
+
+
+def _after_fork_in_parent() -> None:
+    for turnstile in _at_rest:
+        turnstile.store.go_on()
+    _at_rest.clear()
+    opening.release()
+
+
+def _after_fork_in_child() -> None:
+    global opening  # noqa: PLW0603 - the parent's lock
+    opening = _thread.RLock()
+    _at_rest.clear()
+    for name in ("headway.aio", "headway.slot", "headway.governor"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.forget_after_fork()
+    for turnstile in _all():
+        turnstile.forget_after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

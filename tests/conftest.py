@@ -1,0 +1,40 @@
+"""What every test may rely on: an environment of its own, and a clock that it sets itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, and no settings from the outside."""
+    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+        monkeypatch.delenv(name)
+    directory = tmp_path / "home"
+    monkeypatch.setenv("HEADWAY_HOME", str(directory))
+    return directory
+
+
+class FakeClock:
+    """A clock that stands still until the test moves it, in either direction."""
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock under the test's control."""
+    return FakeClock()

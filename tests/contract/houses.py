@@ -1,0 +1,145 @@
+"""The stores under contract: how each is opened, and how one of its holders dies.
+
+A holder is one store object. Several on one home in one process are as
+separate as several processes are: each has its own lock, socket and database
+connections. To put another store under contract, write its house and add it
+to ``HOUSES``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from headway.config import Settings
+from headway.stores.memory import MemoryStore
+from headway.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.limits import Terms
+    from headway.stores.base import Census, Store
+
+BOOST_SECONDS = 600.0
+
+
+class House(Protocol):
+    """A place where holders share one set of limits."""
+
+    # Whether a holder can die while others live on.
+    mortal: bool
+
+    def open(self, terms: Terms) -> Store:
+        """A new holder, who finds these terms in force."""
+
+    def kill(self, store: Store) -> str:
+        """End a holder as ``kill -9`` would, and say what its name was."""
+
+    def glance(self, store: Store) -> Census:
+        """The whole store as it is, without burying the dead as a census does."""
+
+    def verdicts(self, store: Store) -> int:
+        """How many ends of tickets are kept for owners who have not read them."""
+
+    def close(self, stores: list[Store]) -> None:
+        """End the living holders properly."""
+
+
+class MemoryHouse:
+    """One store is all there is: every holder's tickets go through it."""
+
+    mortal = False
+
+    def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
+        self.directory = directory  # where nothing is written
+        self._store = MemoryStore(boost_seconds=BOOST_SECONDS, max_waiting=max_waiting, clock=clock)
+
+    def open(self, terms: Terms) -> Store:
+        assert terms == self._store.terms()
+        return self._store
+
+    def kill(self, store: Store) -> str:
+        raise NotImplementedError("the memory store ends with its process")
+
+    def glance(self, store: Store) -> Census:
+        return store.census()
+
+    def verdicts(self, store: Store) -> int:
+        assert store is self._store
+        return 0  # they are kept on the tickets themselves
+
+    def close(self, stores: list[Store]) -> None:
+        assert set(stores) <= {self._store}
+        self._store.close()
+
+
+class SqliteHouse:
+    """A home, with a store object per holder."""
+
+    mortal = True
+
+    def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
+        self._directory, self._clock, self._max_waiting = directory, clock, max_waiting
+
+    def open(self, terms: Terms) -> SqliteStore:
+        settings = Settings(
+            home=self._directory,
+            lines=(),
+            offered_lines=(),
+            # A home's file says what is paused, and opening the home makes that true.
+            paused=terms.paused,
+            boost_seconds=BOOST_SECONDS,
+            max_waiting=self._max_waiting,
+            store_timeout_seconds=5.0,
+            parent_lease=None,
+            task=None,
+        )
+        store = SqliteStore(settings, clock=self._clock)
+        store.new_id()  # a holder appears when it is first asked for its name
+        return store
+
+    def kill(self, store: Store) -> str:
+        assert isinstance(store, SqliteStore)
+        home = store._home
+        name = home.presence.id
+        # What the kernel does at the end of a process: it closes the descriptors. Nothing
+        # is given back, and the files of the dead stay where they are.
+        home.presence.forget()
+        store._reader.close()
+        home.database.let_go()
+        _close_the_rest(store)
+        return name
+
+    def glance(self, store: Store) -> Census:
+        assert isinstance(store, SqliteStore)
+        return store._reader.census()
+
+    def verdicts(self, store: Store) -> int:
+        assert isinstance(store, SqliteStore)
+        query = "select count(*) from verdicts"
+        (count,) = store._home.database.connection.execute(query).fetchone()
+        return int(count)
+
+    def close(self, stores: list[Store]) -> None:
+        for store in stores:
+            assert isinstance(store, SqliteStore)
+            try:
+                store.close()
+            except BaseException:
+                self.kill(store)  # the test has failed; let it leave no descriptors
+                raise
+            _close_the_rest(store)
+
+
+def _close_the_rest(store: SqliteStore) -> None:
+    try:
+        store._home.live.close()
+        store._home.guard.close()
+    except OSError:  # closed with the store
+        pass
+
+
+HOUSES: dict[str, type[MemoryHouse | SqliteHouse]] = {
+    "memory": MemoryHouse,
+    "sqlite": SqliteHouse,
+}

@@ -1,0 +1,404 @@
+"""Random histories, played on the memory store and on another one at the same time.
+
+The memory store is the model. Both get the same tickets under the same ids and
+the same clock, and after every step they must give the same answers and the
+same news and show the same picture; and the oracle must find nothing wrong
+with either.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.conftest import FakeClock
+from tests.contract import oracle
+from tests.contract.houses import BOOST_SECONDS, SqliteHouse
+
+from headway import keys
+from headway.limits import CODE, UNCAPPED, Line
+from headway.stores.memory import MemoryStore
+from headway.tickets import Granted, Refused, Revoked, Ticket, Withdrawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headway.stores.base import Store
+    from headway.stores.sqlite import SqliteStore
+    from headway.tickets import Answer, Decision
+
+TREE = ("agent", "agent/x", "agent/x/y", "llm", "llm/a", "llm/a/m", "llm/b", "llm/b/m")
+PATTERNS = (*TREE, "llm/*", "llm/*/*", "*")
+MAX_WAITING = 8
+HOLDERS = 3
+
+picks = st.integers(min_value=0, max_value=11)
+lines = st.dictionaries(
+    st.sampled_from(PATTERNS), st.sampled_from([1, 1, 2, 3, UNCAPPED, None]), max_size=4
+)
+
+
+class Wish(NamedTuple):
+    """What somebody asks for, and how."""
+
+    keys: tuple[str, ...]
+    weight: int
+    priority: int
+    wait: bool
+    by: int
+    later: float
+
+
+requests = st.builds(
+    Wish,
+    keys=st.lists(st.sampled_from(TREE), min_size=1, max_size=3, unique=True).map(tuple),
+    weight=st.sampled_from([1, 1, 1, 2, 3]),
+    priority=st.sampled_from([0, 0, 0, 0, 1, -1]),
+    wait=st.sampled_from([True, True, True, True, False]),
+    by=picks,
+    later=st.sampled_from([0, 0, 1, 400, 700, -300]),
+)
+
+
+class Twins:
+    """One ticket, as the two stores know it."""
+
+    def __init__(self, make: Callable[[], Ticket], holder: Store) -> None:
+        self.model, self.real, self.holder = make(), make(), holder
+        self.id = self.model.id
+
+
+class StoresAgree(RuleBasedStateMachine):
+    """Plays on both stores and compares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.directory = tempfile.TemporaryDirectory(prefix="headway-")
+        self.model = MemoryStore(
+            boost_seconds=BOOST_SECONDS, max_waiting=MAX_WAITING, clock=self.clock
+        )
+        self.house = SqliteHouse(self.directory.name, clock=self.clock, max_waiting=MAX_WAITING)
+        self.holders: list[Store] = []
+        self.twins: dict[str, Twins] = {}
+        self.ended: set[str] = set()
+
+    @initialize(lines=lines)
+    def open_the_house(self, lines: dict[str, int | None]) -> None:
+        """Let the holders appear, and set some limits."""
+        self._warm(self._open_holder(), TREE)
+        while len(self.holders) < HOLDERS:
+            self._warm(self._open_holder())
+        self.before = self._pictures()
+        self._set_lines(lines)
+
+    # -- steps ------------------------------------------------------------------------------
+
+    @rule(asked=st.lists(requests, min_size=1, max_size=4))
+    def request(self, asked: list[Wish]) -> None:
+        """Some ask for slots."""
+        for wish in asked:
+            self._request(wish)
+
+    @precondition(lambda self: self.before[0].leases)
+    @rule(wishes=st.lists(requests, min_size=1, max_size=3), pick=picks, likeness=picks)
+    def request_as_a_child(self, wishes: list[Wish], pick: int, likeness: int) -> None:
+        """Children of one lease ask, mostly for what it holds and something besides."""
+        for wish in wishes:
+            lease = self._pick(self.before[0].leases, pick)
+            if lease is not None:
+                wanted = wish.keys if likeness % 4 == 0 else lease.model.keys
+                if likeness % 2 == 1:
+                    wanted = tuple(dict.fromkeys((*wanted, *wish.keys)))[:3]
+                self._request(wish._replace(keys=wanted), parent=lease.id)
+
+    @precondition(lambda self: self.before[0].leases)
+    @rule(wish=requests, pick=picks, as_child=st.booleans())
+    def request_from_within(self, wish: Wish, pick: int, as_child: bool) -> None:  # noqa: FBT001
+        """Someone inside of a lease asks for its keys again."""
+        lease = self._pick(self.before[0].leases, pick)
+        assert lease is not None
+        parent = lease.id if as_child else None
+        self._request(wish._replace(keys=lease.model.keys), parent=parent, within=(lease.id,))
+
+    def _request(
+        self, wish: Wish, *, parent: str | None = None, within: tuple[str, ...] = ()
+    ) -> None:
+        # Ten microseconds a request: no two ranks are the same, whatever the priorities.
+        self.clock.move(wish.later + 1e-5)
+        holder = self.holders[wish.by % len(self.holders)]
+        ticket_id = holder.new_id()
+
+        def make() -> Ticket:
+            return Ticket(
+                ticket_id,
+                wish.keys,
+                keys.path(wish.keys),
+                weight=wish.weight,
+                priority=wish.priority,
+                parent=parent,
+                within=within,
+            )
+
+        self.twins[ticket_id] = twins = Twins(make, holder)
+        expected = self.model.request(twins.model, wait=wish.wait)
+        answer = holder.request(twins.real, wait=wish.wait)
+        assert _spelled(answer) == _spelled(expected)
+        oracle.check_answer(self.before[0], twins.model, answer, most=MAX_WAITING, wait=wish.wait)
+        self._compare(ended={ticket_id} if isinstance(answer, Refused) else set())
+
+    @precondition(lambda self: self.before[0].leases)
+    @rule(chosen=st.lists(picks, min_size=1, max_size=3), held_seconds=st.sampled_from([0.0, 60.0]))
+    def release(self, chosen: list[int], held_seconds: float) -> None:
+        """Leases end."""
+        for pick in chosen:
+            self._release(self._pick(self.before[0].leases, pick), held_seconds)
+
+    @precondition(lambda self: self.twins)
+    @rule(pick=picks, by=picks, how=st.sampled_from(["withdraw", "cancel", "revoke", "release"]))
+    def end_something(self, pick: int, by: int, how: str) -> None:
+        """A ticket is ended by someone who does not know what became of it."""
+        twins = self._pick(self.twins, pick)
+        if how == "release":
+            self._release(twins, 1.0)
+        elif how == "withdraw":
+            self._withdraw(twins)
+        else:
+            self._end_by_hand(twins, by, how)
+
+    @precondition(lambda self: self.before[0].waiting)
+    @rule(pick=picks, by=picks, how=st.sampled_from(["withdraw", "cancel"]))
+    def leave_the_line(self, pick: int, by: int, how: str) -> None:
+        """One who waits gives up, or is made to."""
+        twins = self._pick(self.before[0].waiting, pick)
+        if how == "withdraw":
+            self._withdraw(twins)
+        else:
+            self._end_by_hand(twins, by, how)
+
+    def _release(self, twins: Twins | None, held_seconds: float) -> None:
+        if twins is None or twins.holder not in self.holders:
+            return
+        expected = self.model.release(twins.model, held_seconds)
+        assert twins.holder.release(twins.real, held_seconds) == expected
+        self._compare(ended={twins.id})
+
+    def _withdraw(self, twins: Twins | None) -> None:
+        if twins is None or twins.holder not in self.holders:
+            return
+        expected = self.model.withdraw(twins.model)
+        decision = twins.holder.withdraw(twins.real)
+        if twins.id not in self.ended:
+            assert _spelled(decision) == _spelled(expected)
+        self._compare(ended=set() if isinstance(decision, Granted) else {twins.id})
+
+    def _end_by_hand(self, twins: Twins | None, by: int, how: str) -> None:
+        if twins is None:
+            return
+        other = self.holders[by % len(self.holders)]
+        if how == "cancel":
+            assert other.cancel(twins.id) == self.model.cancel(twins.id)
+        else:
+            assert other.revoke(twins.id, "by hand") == self.model.revoke(twins.id, "by hand")
+        self._compare()
+
+    @rule(lines=lines, paused=st.sets(st.sampled_from(TREE), max_size=1), both=st.booleans())
+    def change_terms(
+        self,
+        lines: dict[str, int | None],
+        paused: set[str],
+        both: bool,  # noqa: FBT001
+    ) -> None:
+        """Lines are set, lifted and taken away, keys are closed and opened, several at once."""
+        if paused and not both:
+            lines = {}
+        self._set_lines(lines, paused)
+
+    def _set_lines(self, lines: dict[str, int | None], paused: Iterable[str] = ()) -> None:
+        before = self.model.terms()
+        terms = before.with_paused(paused)
+        for pattern, count in lines.items():
+            terms = terms.without(pattern)
+            if count is not None:
+                terms = terms.with_lines([Line(pattern, count, CODE)])
+        assert self.holders[0].terms() == before
+        assert self.model.set_terms(terms, expected=before)
+        assert self.holders[-1].set_terms(terms, expected=before)
+        self._compare()
+
+    @precondition(lambda self: self.before[0].tickets())
+    @rule(pick=picks, noticed=st.sampled_from(["by a watcher", "by a census", "by a newcomer"]))
+    def die(self, pick: int, noticed: str) -> None:
+        """Somebody's holder is killed, one of the others notices, and a new one comes."""
+        twins = self._pick(self.before[0].tickets(), pick)
+        assert twins is not None
+        dead = twins.holder
+        self.holders.remove(dead)
+        name = self.house.kill(dead)
+        ended = {twins.id for twins in self.twins.values() if twins.holder is dead}
+        if noticed == "by a watcher":
+            cast("SqliteStore", self.holders[0]).reclaim([name])
+        elif noticed == "by a census":
+            self.holders[0].census()
+        newcomer = self._open_holder()
+        _bury(self.model, name)
+        self._compare(ended=ended, dead=name)
+        self._warm(newcomer)
+        self.before = self._pictures()
+
+    # -- comparing --------------------------------------------------------------------------
+
+    def _compare(self, ended: Iterable[str] = (), dead: str = "") -> None:
+        expected = _news([self.model], dead)
+        assert _news(self.holders) == expected
+        told = {ticket_id for name, ticket_id, *_ in expected if name != "Granted"}
+        model, real = now = self._pictures()
+        # Who is ended and why: every ticket runs, waits, or was told or has said its end.
+        self.ended |= told | set(ended)
+        for before, picture in zip(self.before, now, strict=True):
+            oracle.check(picture)
+            oracle.check_step(before, picture, self.ended)
+            assert self.twins.keys() - self.ended == picture.tickets().keys()
+        _same(model, real)
+        self._compare_what_owners_see(model)
+        self.before = now
+
+    def _compare_what_owners_see(self, model: oracle.Picture) -> None:
+        places: dict[str, int] = {}
+        for holder in self.holders:
+            own = [t.real for t in self.twins.values() if t.holder is holder]
+            places |= holder.positions(own)
+        waiting = [self.twins[ticket_id].model for ticket_id in model.order]
+        assert places == self.model.positions(waiting)
+        for ticket_id in model.tickets():
+            twins = self.twins[ticket_id]
+            assert (twins.real.at is None) == (ticket_id in model.leases)
+            assert twins.real.verdict is None
+        if waiting:
+            twins = self.twins[waiting[-1].id]
+            expected, outlook = self.model.outlook(twins.model), twins.holder.outlook(twins.real)
+            assert expected is not None
+            assert outlook is not None
+            assert outlook.state.key == expected.state.key
+            assert outlook.position == expected.position
+            assert _ids(outlook.leases) == _ids(expected.leases)
+
+    def _pictures(self) -> tuple[oracle.Picture, oracle.Picture]:
+        return (
+            oracle.Picture(self.model.census()),
+            oracle.Picture(self.house.glance(self.holders[0])),
+        )
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _open_holder(self) -> Store:
+        self.holders.append(self.house.open(self.model.terms()))
+        return self.holders[-1]
+
+    def _warm(self, store: Store, wanted: tuple[str, ...] = ("warm",)) -> None:
+        """Take the first request of a holder, or on a key, off the scene.
+
+        A request that goes straight in draws no arrival, and on SQLite the first
+        one cannot go straight in. Two stores that draw arrivals at other moments
+        may rank tickets otherwise after the clock has gone back.
+        """
+        ticket_id = store.new_id()
+        for target in (self.model, store):
+            ticket = Ticket(ticket_id, wanted, keys.path(wanted), parent="nobody-0")
+            target.request(ticket, wait=False)
+            target.release(ticket, 1.0)
+
+    def _pick(self, among: dict[str, Any], pick: int) -> Twins | None:
+        """One of these tickets, in the order of their requests."""
+        candidates = [twins for ticket_id, twins in self.twins.items() if ticket_id in among]
+        return candidates[pick % len(candidates)] if candidates else None
+
+    def teardown(self) -> None:
+        self.house.close(self.holders)
+        self.directory.cleanup()
+
+
+def _bury(model: MemoryStore, holder: str) -> None:
+    """End a holder's tickets in the model, in the order that a burial has.
+
+    The memory store has no deaths. This is written against its inside, for the
+    order matters: tickets that wait and have collected nothing leave all at
+    once, before anything is handed on.
+    """
+    waiting = [ticket for ticket in model.parked() if ticket.holder == holder]
+    plain = [ticket for ticket in waiting if not ticket.reserved and ticket.parent is None]
+    freed = [ticket.at for ticket in plain if ticket.at is not None]
+    for ticket in plain:
+        model.key(cast("str", ticket.at)).waiting -= 1
+        model.strike(ticket)
+    others = sorted((t for t in waiting if t not in plain), key=lambda ticket: ticket.id)
+    leases = [lease for lease in model._leases.values() if lease.holder == holder]
+    for ticket in [*others, *sorted(leases, key=lambda lease: lease.id)]:
+        if ticket.at is not None:
+            model._admission.withdraw(ticket)
+        else:
+            model._admission.release(ticket)
+    model._admission.serve(freed)
+
+
+def _same(model: oracle.Picture, real: oracle.Picture) -> None:
+    """Whether two stores show the same tickets, lines, loans and counts."""
+    assert real.terms == model.terms
+    assert _by_token(real) == _by_token(model)
+    assert real.order == model.order
+    assert real.at == model.at
+    assert real.ranks == model.ranks
+    assert real.loans == model.loans
+    assert real.reserved == model.reserved
+    for key in model.states.keys() | real.states.keys():
+        expected, state = model.states.get(key), real.states.get(key)
+        if expected is None or state is None:
+            found = expected or state
+            assert found is not None
+            assert (found.used, found.reserved, found.waiting) == (0, 0, 0)
+            continue
+        for name in ("cap", "paused", "used", "reserved", "waiting"):
+            assert getattr(state, name) == getattr(expected, name), f"{name} of {key}"
+        assert state.hold_seconds == pytest.approx(expected.hold_seconds)
+
+
+def _by_token(picture: oracle.Picture) -> list[str]:
+    """The leases in the order of their grants; tokens start where a store likes."""
+    return sorted(picture.leases, key=lambda lease_id: picture.tokens[lease_id])
+
+
+def _ids(leases: Iterable[Ticket]) -> list[str]:
+    return sorted(lease.id for lease in leases)
+
+
+def _news(stores: Iterable[Store], dead: str = "-") -> set[tuple[str, ...]]:
+    """What was decided since the last step; news for the dead reach nobody."""
+    found = set()
+    for store in stores:
+        if store.shared:
+            store.listen(0)
+            store.listen(0)
+        while store.news:
+            decision = store.news.popleft()
+            if not decision.ticket_id.startswith(f"{dead}-"):
+                spelled = _spelled(decision)
+                assert spelled not in found, f"told twice: {spelled}"
+                found.add(spelled)
+    return found
+
+
+def _spelled(decision: Answer | Decision | None) -> tuple[str, ...]:
+    """A decision as text, but for its token."""
+    if decision is None:
+        return ("nothing",)
+    name = type(decision).__name__
+    if isinstance(decision, Refused):
+        held_by = sorted(decision.held_by)
+        return (name, decision.ticket_id, decision.reason, decision.key, *held_by)
+    if isinstance(decision, Revoked):
+        return name, decision.ticket_id, decision.reason
+    assert isinstance(decision, Granted | Withdrawn) or name == "Waiting"
+    return name, decision.ticket_id

@@ -1,0 +1,200 @@
+"""A store on the test bench: some holders, and shorthand for what they do.
+
+After every operation the oracle looks at the whole store, so each test checks
+the general rules besides what it is about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.contract import oracle
+
+from headway import keys
+from headway.limits import CODE, UNCAPPED, Line, Terms
+from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
+
+if TYPE_CHECKING:
+    from tests.contract.houses import House
+
+    from headway.stores.admission import KeyState
+    from headway.stores.base import Store
+    from headway.tickets import Answer, Decision
+
+HOLDERS = 3
+
+
+class Rig:
+    """Holders of one house. Requests go to them in turn unless a test names one."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.holders: list[Store] = [house.open(Terms()) for _ in range(HOLDERS)]
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[Ticket] = []
+        self.ended: set[str] = set()
+        self._owner: dict[str, Store] = {}
+        self._turn = 0
+        self._before = oracle.Picture(self.house.glance(self.store))
+
+    @property
+    def store(self) -> Store:
+        """Any holder; what it does to others' tickets is what anyone could do."""
+        return self.holders[0]
+
+    # -- what holders do ------------------------------------------------------------------
+
+    def ask(
+        self,
+        *wanted: str,
+        by: int | None = None,
+        wait: bool = True,
+        task: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+        parent: Ticket | None = None,
+        within: tuple[Ticket, ...] = (),
+    ) -> Ticket:
+        """Request slots; the answer is kept beside the ticket."""
+        if by is None:
+            by, self._turn = self._turn, (self._turn + 1) % len(self.holders)
+        store = self.holders[by]
+        ticket = Ticket(
+            store.new_id(),
+            wanted,
+            keys.path(wanted),
+            task=task,
+            weight=weight,
+            priority=priority,
+            parent=parent.id if parent else None,
+            within=tuple(lease.id for lease in within),
+        )
+        self.asked.append(ticket)
+        self._owner[ticket.id] = store
+        self.answers[ticket.id] = answer = store.request(ticket, wait=wait)
+        assert answer.ticket_id == ticket.id
+        self.look(ended={ticket.id} if isinstance(answer, Refused) else set())
+        return ticket
+
+    def release(self, ticket: Ticket, held_seconds: float = 1.0) -> bool:
+        was_lease = self.owner(ticket).release(ticket, held_seconds)
+        self.look(ended={ticket.id})
+        return was_lease
+
+    def withdraw(self, ticket: Ticket) -> Decision | None:
+        decision = self.owner(ticket).withdraw(ticket)
+        self.look(ended=set() if isinstance(decision, Granted) else {ticket.id})
+        return decision
+
+    def cancel(self, ticket: Ticket) -> bool:
+        cancelled = self.store.cancel(ticket.id)
+        self.look(ended={ticket.id} if cancelled else set())
+        return cancelled
+
+    def revoke(self, ticket: Ticket, reason: str = "by hand") -> bool:
+        revoked = self.store.revoke(ticket.id, reason)
+        self.look(ended={ticket.id} if revoked else set())
+        return revoked
+
+    def limit(self, **lines: int | None) -> None:
+        """Set limits; see ``limits``. For keys that are plain words."""
+        self.limits(lines)
+
+    def limits(self, lines: dict[str, int | None]) -> None:
+        """Set limits all at once; ``None`` takes a line away."""
+        terms = self.store.terms()
+        for pattern, slots in lines.items():
+            terms = terms.without(pattern)
+            if slots is not None:
+                terms = terms.with_lines([Line(pattern, slots, CODE)])
+        self.set_terms(terms)
+
+    def unlimit(self, pattern: str) -> None:
+        self.limits({pattern: UNCAPPED})
+
+    def pause(self, *paused: str) -> None:
+        terms = self.store.terms()
+        self.set_terms(terms.with_paused(terms.paused | set(paused)))
+
+    def resume(self, *resumed: str) -> None:
+        terms = self.store.terms()
+        self.set_terms(terms.with_paused(terms.paused - set(resumed)))
+
+    def set_terms(self, terms: Terms) -> None:
+        assert self.store.set_terms(terms, expected=self.store.terms())
+        self.look()
+
+    def kill(self, number: int) -> str:
+        """End a holder as ``kill -9`` does; nobody has noticed yet."""
+        dead = self.holders.pop(number)
+        return self.house.kill(dead)
+
+    # -- what can be seen -----------------------------------------------------------------
+
+    def look(self, ended: set[str] | frozenset[str] = frozenset()) -> oracle.Picture:
+        """The whole store now, checked."""
+        now = oracle.Picture(self.house.glance(self.store))
+        self.ended |= {ticket_id for ticket_id in ended if ticket_id not in now.tickets()}
+        oracle.check(now)
+        oracle.check_step(self._before, now, self.ended)
+        self._before = now
+        return now
+
+    def owner(self, ticket: Ticket) -> Store:
+        return self._owner[ticket.id]
+
+    def runs(self, *tickets: Ticket) -> bool:
+        """Whether all of these are leases."""
+        return {ticket.id for ticket in tickets} <= self.look().leases.keys()
+
+    def waits(self, *tickets: Ticket) -> bool:
+        """Whether all of these wait."""
+        return {ticket.id for ticket in tickets} <= self.look().waiting.keys()
+
+    def gone(self, *tickets: Ticket) -> bool:
+        """Whether the store has forgotten all of these."""
+        return not {ticket.id for ticket in tickets} & self.look().tickets().keys()
+
+    def running(self, *tickets: Ticket) -> list[Ticket]:
+        """Those of the tickets that are leases."""
+        leases = self.look().leases
+        return [ticket for ticket in tickets if ticket.id in leases]
+
+    def at(self, ticket: Ticket) -> str | None:
+        """The key that a ticket waits at."""
+        return self.look().at.get(ticket.id)
+
+    def state(self, key: str) -> KeyState:
+        return self.store.survey([key])[0]
+
+    def refusal(self, ticket: Ticket) -> tuple[str, str] | None:
+        """Why and at which key a request was refused."""
+        answer = self.answers[ticket.id]
+        return (answer.reason, answer.key) if isinstance(answer, Refused) else None
+
+    def was_told_to_wait(self, ticket: Ticket) -> bool:
+        return isinstance(self.answers[ticket.id], Waiting)
+
+    def news(self) -> set[tuple[str, str]]:
+        """What has been decided since the last look, by name and ticket, for all holders."""
+        return {(name, decision.ticket_id) for name, decision in self.decisions()}
+
+    def decisions(self) -> list[tuple[str, Decision]]:
+        """The same, with the decisions themselves."""
+        found: list[tuple[str, Decision]] = []
+        for store in {id(store): store for store in self.holders}.values():
+            if store.shared:
+                store.listen(0)  # whatever messages there are
+                store.listen(0)  # and, without any, a look at the store itself
+            while store.news:
+                decision = store.news.popleft()
+                found.append((_NAMES[type(decision)], decision))
+        return found
+
+
+_NAMES = {
+    Granted: "granted",
+    Refused: "refused",
+    Withdrawn: "withdrawn",
+    Revoked: "revoked",
+}

@@ -1,0 +1,225 @@
+"""Rule 6, as far as a store decides it: what a dead holder leaves goes to the next in line.
+
+A holder dies here as the kernel would end it, but within this process; real
+processes and signals are for the crash tests.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from tests.contract.houses import HOUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.contract.rig import Rig
+
+    from headway.stores.sqlite import SqliteStore
+
+    Notice = Callable[[Rig, str], object]
+
+
+# The holders of the others end with their process, and with them all there is.
+MORTAL = sorted(name for name, house in HOUSES.items() if house.mortal)
+pytestmark = pytest.mark.parametrize("make_rig", MORTAL, indirect=True)
+
+
+def _by_a_census(rig: Rig, _dead: str) -> None:
+    rig.store.census()
+
+
+def _by_a_survey(rig: Rig, _dead: str) -> None:
+    rig.store.survey(["llm"])
+
+
+def _by_a_newcomer(rig: Rig, _dead: str) -> None:
+    rig.holders.append(rig.house.open(rig.store.terms()))
+
+
+def _by_a_watcher(rig: Rig, dead: str) -> None:
+    cast("SqliteStore", rig.store).reclaim([dead])
+
+
+@pytest.fixture(params=[_by_a_census, _by_a_survey, _by_a_newcomer, _by_a_watcher])
+def notice(request: pytest.FixtureRequest) -> Notice:
+    """The ways in which a living holder learns of a death."""
+    return cast("Notice", request.param)
+
+
+def test_a_dead_holders_slot_goes_to_exactly_the_next(rig: Rig, notice: Notice) -> None:
+    """When a holder dies, the first in line gets its slot and the second stays."""
+    rig.limit(llm=1)
+    rig.ask("llm", by=1)
+    first, second = rig.ask("llm", by=0), rig.ask("llm", by=2)
+    notice(rig, rig.kill(1))
+    assert rig.runs(first)
+    assert rig.waits(second)
+    assert ("granted", first.id) in rig.news()
+
+
+def test_all_that_a_holder_had_comes_back(rig: Rig, notice: Notice) -> None:
+    """Leases, reservations and places in line end with their holder."""
+    rig.limits({"a": 2, "b": 1, "llm": 2})
+    rig.ask("llm", weight=2, by=1)
+    rig.ask("b", by=0)
+    rig.ask("a", "b", by=1)
+    rig.ask("b", by=1)
+    living = [rig.ask("a", weight=2, by=2), rig.ask("llm", by=2)]
+    assert rig.waits(*living)
+    notice(rig, rig.kill(1))
+    assert rig.runs(*living)
+    assert rig.look().waiting == {}
+    assert rig.state("a").reserved == 0
+
+
+def test_a_dead_waiter_with_a_reservation_gives_it_back(rig: Rig, notice: Notice) -> None:
+    """What was kept for someone who died while waiting goes on."""
+    rig.limits({"llm": 1, "zzz": 1})
+    rig.ask("zzz", by=0)
+    rig.ask("llm", "zzz", by=1)
+    behind = rig.ask("llm", by=2)
+    assert rig.waits(behind)
+    notice(rig, rig.kill(1))
+    assert rig.runs(behind)
+
+
+def test_a_dead_childs_loan_goes_to_its_sibling(rig: Rig, notice: Notice) -> None:
+    """A child that dies while it waits brings back what it had on loan."""
+    rig.limits({"llm": 1, "zzz": 1})
+    parent = rig.ask("llm", by=0)
+    rig.ask("zzz", by=0)
+    child = rig.ask("llm", "zzz", by=1, parent=parent)
+    sibling = rig.ask("llm", by=2, parent=parent)
+    assert rig.at(child) == "zzz"
+    assert rig.at(sibling) == "llm"
+    notice(rig, rig.kill(1))
+    assert rig.runs(sibling)
+
+
+def test_a_dead_head_of_the_line_holds_nobody_up(rig: Rig, notice: Notice) -> None:
+    """A heavy ticket whose owner died does not keep a light one behind it waiting."""
+    rig.limit(llm=2)
+    rig.ask("llm", by=0)
+    rig.ask("llm", weight=2, by=1)
+    light = rig.ask("llm", by=2)
+    assert rig.waits(light)
+    notice(rig, rig.kill(1))
+    assert rig.runs(light)
+
+
+def test_a_dead_parent_leaves_its_child_running(rig: Rig, notice: Notice) -> None:
+    """A child on a dead parent's slot counts itself from then on."""
+    rig.limit(llm=1)
+    parent = rig.ask("llm", by=1)
+    child, stranger = rig.ask("llm", by=2, parent=parent), rig.ask("llm", by=0)
+    notice(rig, rig.kill(1))
+    assert rig.runs(child)
+    assert rig.waits(stranger)
+    rig.release(child)
+    assert rig.runs(stranger)
+
+
+def test_the_next_in_line_dies_before_its_grant(rig: Rig) -> None:
+    """A slot that is handed to a dead waiter goes on to the one behind it."""
+    rig.limit(llm=1)
+    running = rig.ask("llm", by=0)
+    rig.ask("llm", by=1)
+    living = rig.ask("llm", by=2)
+    rig.kill(1)
+    rig.release(running)
+    assert rig.runs(living)
+    assert rig.news() == {("granted", living.id)}
+
+
+def test_the_next_in_line_dies_after_its_grant(rig: Rig, notice: Notice) -> None:
+    """A slot that was granted to someone who died before hearing of it goes on."""
+    rig.limit(llm=1)
+    running = rig.ask("llm", by=0)
+    granted, living = rig.ask("llm", by=1), rig.ask("llm", by=2)
+    rig.release(running)
+    assert rig.runs(granted)
+    notice(rig, rig.kill(1))
+    assert rig.runs(living)
+
+
+def test_who_asks_next_finds_a_dead_holders_slot(rig: Rig) -> None:
+    """Nobody is made to wait, or sent away, for the sake of the dead."""
+    rig.limit(llm=1)
+    rig.ask("llm", by=2)
+    rig.kill(2)
+    first = rig.ask("llm", by=0, wait=False)
+    assert rig.refusal(first) is None
+    assert rig.runs(first)
+
+
+def test_who_asks_next_is_not_held_up_by_a_dead_waiter(rig: Rig) -> None:
+    """A ticket does not queue behind one whose owner is gone."""
+    rig.limit(llm=2)
+    rig.ask("llm", by=0)
+    rig.ask("llm", weight=2, by=2)
+    rig.kill(2)
+    assert rig.runs(rig.ask("llm", by=1))
+
+
+def test_a_living_holder_is_not_reclaimed(rig: Rig) -> None:
+    """A false alarm takes nothing from a holder that lives, the caller included."""
+    rig.limit(llm=3)
+    leases = [rig.ask("llm", by=number) for number in range(3)]
+    rig.ask("llm", by=1)
+    store = cast("SqliteStore", rig.store)
+    store.reclaim([lease.holder for lease in leases])
+    assert rig.runs(*leases)
+    assert rig.state("llm").waiting == 1
+
+
+def test_a_death_is_reported_once_with_each_lost_ticket(rig: Rig) -> None:
+    """Whoever buries a holder tells which leases it left; nobody else does."""
+    told: list[str] = []
+    for store in rig.holders:
+        store.on_reclaimed = lambda ticket, _: told.append(ticket.id)
+    leases = [rig.ask("llm", by=1), rig.ask("llm", by=1)]
+    rig.kill(1)
+    for store in rig.holders:
+        store.census()
+    assert sorted(told) == sorted(lease.id for lease in leases)
+
+
+def test_a_late_cancel_of_a_dead_holders_ticket_finds_nothing(rig: Rig) -> None:
+    """After a burial the tickets of the dead can be neither cancelled nor revoked."""
+    rig.limit(llm=1)
+    lease, waiting = rig.ask("llm", by=1), rig.ask("llm", by=1)
+    _by_a_watcher(rig, rig.kill(1))
+    assert not rig.cancel(waiting)
+    assert not rig.revoke(lease)
+    assert rig.state("llm").used == 0
+
+
+def test_closing_gives_everything_back(rig: Rig) -> None:
+    """A holder that leaves properly takes its leases and tickets with it."""
+    rig.limit(llm=1)
+    rig.ask("llm", by=1)
+    rig.ask("llm", by=1)
+    living = rig.ask("llm", by=0)
+    rig.house.close([rig.holders.pop(1)])
+    assert rig.runs(living)
+    assert rig.look().waiting == {}
+
+
+def test_closed_stores_leave_no_descriptors(rig: Rig) -> None:
+    """Opening and closing again and again uses up nothing."""
+
+    def come_and_go() -> int:
+        store = rig.house.open(rig.store.terms())
+        store.close()
+        return open_descriptors()
+
+    come_and_go()
+    assert come_and_go() == come_and_go()
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process has open."""
+    return len(os.listdir("/dev/fd"))

@@ -1,0 +1,37 @@
+"""``kill -9`` between any two lines of every operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.crash.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from tests.crash.kit import Crew
+
+
+def _play(crew: Crew, scenario: str, most: int | None) -> None:
+    driver = crew.start(
+        f"""
+        from tests.crash.faults import drive
+        try:
+            say("done", drive({scenario!r}, {most}))
+        except AssertionError as error:
+            say("failed", str(error).replace(chr(10), " "))
+        """
+    )
+    driver.expect("done")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_death_at_some_lines_of_an_operation(crew: Crew, scenario: str) -> None:
+    """Wherever an operation is cut off by SIGKILL, capacity and order come back in full."""
+    _play(crew, scenario, 24)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_death_at_every_line_of_an_operation(crew: Crew, scenario: str) -> None:
+    """There is no line of any operation at which a SIGKILL costs capacity or order."""
+    _play(crew, scenario, None)

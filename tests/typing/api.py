@@ -1,0 +1,131 @@
+"""What users write against the public API: checked by mypy, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import assert_type
+
+import headway
+from headway import (
+    UNLIMITED,
+    AtCapacity,
+    BlockedBy,
+    Capacity,
+    Governor,
+    Lease,
+    QueueTimeout,
+    Slot,
+    Snapshot,
+)
+from headway.events import Event, Queued
+
+
+def plain() -> None:
+    """A slot with everything it takes, and its lease."""
+    with headway.slot("llm/anthropic/claude-opus-4") as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.id, str)
+        assert_type(lease.task, str | None)
+        assert_type(lease.keys, tuple[str, ...])
+        assert_type(lease.waited_seconds, float)
+        assert_type(lease.token, int)
+        assert_type(lease.lost, bool)
+        assert_type(lease.environ(), dict[str, str])
+    slot = headway.slot("a", "b", task="t", weight=2, priority=-5, timeout="10m", wait=False)
+    assert_type(slot, Slot)
+    headway.slot("a", timeout=1.5, parent=lease)
+    headway.slot("a", timeout=None, parent=lease.id, on_wait=hear)
+    headway.slot(3)  # type: ignore[arg-type]
+    headway.slot("a", "b", 3)  # type: ignore[arg-type]
+    headway.slot("a", weight="2")  # type: ignore[arg-type]
+    headway.slot("a", timeout=["10m"])  # type: ignore[arg-type]
+    headway.slot("a", tsk="t")  # type: ignore[call-arg]
+
+
+async def in_task() -> None:
+    """The same object in a coroutine, and the async twins."""
+    async with headway.slot("agent/opencode", task="issue-16", priority=5, timeout="10m") as lease:
+        assert_type(lease, Lease)
+    governor = Governor("memory://", limits={"llm/openai": 2, "llm/*": UNLIMITED})
+    assert_type(await governor.acapacity("a"), Capacity)
+    assert_type(await governor.asnapshot(), Snapshot)
+    assert_type(await governor.acancel("x"), bool)
+    await governor.aset_limit("a", 3)
+    await governor.aclose()
+
+
+def hear(event: Event) -> None:
+    """A hook narrows the kinds of events it wants."""
+    assert_type(event.ticket_id, str)
+    if isinstance(event, Queued):
+        assert_type(event.position, int)
+        assert_type(event.blocked_by, BlockedBy)
+        assert_type(event.estimated_wait_seconds, float | None)
+
+
+def governing() -> None:
+    """Everything a governor does."""
+    with Governor() as governor:
+        assert_type(governor, Governor)
+        capacity = governor.capacity("agent/opencode")
+        assert_type(capacity.used, int)
+        assert_type(capacity.blocked_by, BlockedBy | None)
+        assert_type(governor.snapshot().as_dict(), dict[str, object])
+        governor.set_limit("llm/openai", 3)
+        governor.set_limit("llm/openai", "unlimited")
+        governor.set_limit("llm/openai", 1.5)  # type: ignore[arg-type]
+        governor.pause("a")
+        governor.resume("a")
+        assert_type(governor.cancel("x"), bool)
+        unsubscribe: Callable[[], None] = governor.subscribe(hear)
+        unsubscribe()
+        Governor("memory://", limits={"a": 2.5})  # type: ignore[dict-item]
+
+
+@headway.limited("llm/openai")
+def function(prompt: str, *, temperature: float = 1.0) -> int:
+    """Keeps its signature."""
+    return len(prompt) * int(temperature)
+
+
+@headway.limited("llm/openai", task="t", timeout=3)
+async def coroutine(prompt: str) -> bytes:
+    """Stays a coroutine function."""
+    return prompt.encode()
+
+
+@headway.limited("llm/openai")
+def generator(most: int) -> Iterator[int]:
+    """Stays a generator function."""
+    yield from range(most)
+
+
+@headway.limited("llm/openai")
+async def stream(most: int) -> AsyncIterator[str]:
+    """Stays an async generator function."""
+    for number in range(most):
+        yield str(number)
+
+
+async def using_limited() -> None:
+    """Arguments and answers are checked as before."""
+    assert_type(function("x", temperature=2), int)
+    assert_type(await coroutine("x"), bytes)
+    assert_type(generator(3), Iterator[int])
+    async for piece in stream(3):
+        assert_type(piece, str)
+    function(3)  # type: ignore[arg-type]
+    function("x", temprature=2)  # type: ignore[call-arg]
+    await coroutine()  # type: ignore[call-arg]
+
+
+def errors() -> None:
+    """What can be caught, and what it carries."""
+    try:
+        plain()
+    except AtCapacity as error:
+        assert_type(error.capacity, Capacity)
+        assert_type(error.reason, str)
+    except QueueTimeout as late:
+        timeout: TimeoutError = late
+        raise timeout from late

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import headway
+from headway import errors
+from headway.errors import HeadwayError
+from headway.views import BlockedBy, Capacity
+
+CAPACITY = Capacity("k", 1, 1, 0, 2, 3.5, BlockedBy("k", "full"), "full")
+EXAMPLES: list[tuple[HeadwayError, dict[str, object], list[str]]] = [
+    (
+        errors.AtCapacity(CAPACITY, "no slot free on k"),
+        {"capacity": CAPACITY, "reason": "no slot free on k"},
+        ["no slot free on k"],
+    ),
+    (
+        errors.QueueTimeout(("a", "b"), 1.5),
+        {"keys": ("a", "b"), "timeout_seconds": 1.5},
+        ["a + b", "1.5 s", "not started"],
+    ),
+    (
+        errors.Cancelled(("a",), "abc-1"),
+        {"keys": ("a",), "ticket_id": "abc-1"},
+        ["abc-1", "a", "cancelled"],
+    ),
+    (
+        errors.LeaseLost(("a",), "abc-1", "by hand"),
+        {"keys": ("a",), "lease_id": "abc-1", "reason": "by hand"},
+        ["abc-1", "by hand", "stop the work"],
+    ),
+    (
+        errors.DeadlockRefused("a", ("abc-1", "abc-2")),
+        {"key": "a", "held_by": ("abc-1", "abc-2")},
+        ["'a'", "abc-1, abc-2", "parent="],
+    ),
+    (errors.ConfigError("one", "two"), {"problems": ("one", "two")}, ["one\ntwo"]),
+    (
+        errors.StoreUnavailable("sqlite:///x", "locked"),
+        {"store": "sqlite:///x", "reason": "locked"},
+        ["sqlite:///x", "locked"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "fields", "said"), EXAMPLES, ids=lambda part: type(part).__name__
+)
+def test_an_error_keeps_its_fields_and_survives_pickling(
+    error: HeadwayError, fields: dict[str, object], said: list[str]
+) -> None:
+    """Sent to another process or copied, it says the same."""
+    for same in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+        assert type(same) is type(error)
+        assert {name: getattr(same, name) for name in fields} == fields
+        assert str(same) == str(error)
+        for words in said:
+            assert words in str(same)
+        assert isinstance(same, HeadwayError)
+
+
+def test_errors_are_also_what_python_calls_them() -> None:
+    """Who catches the usual ones catches ours."""
+    assert issubclass(errors.QueueTimeout, TimeoutError)
+    assert issubclass(errors.ConfigError, ValueError)
+
+
+def test_every_error_is_public_and_tested_here() -> None:
+    """A new one has to be exported and shown above."""
+    defined = {
+        thing
+        for thing in vars(errors).values()
+        if isinstance(thing, type) and issubclass(thing, HeadwayError)
+    }
+
+    assert all(getattr(headway, error.__name__) is error for error in defined)
+    assert {error.__name__ for error in defined} <= set(headway.__all__)
+    assert {type(error) for error, _, _ in EXAMPLES} == defined - {HeadwayError}

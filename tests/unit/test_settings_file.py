@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headway import ConfigError
+from headway.settings_file import SettingsFile
+
+
+@pytest.fixture
+def path(home: str) -> Path:
+    """Where the home's file is."""
+    os.makedirs(home)
+    return Path(home) / "config.toml"
+
+
+def test_a_new_file_is_for_its_owner_only(home: str, path: Path) -> None:
+    """And has just what was set."""
+    SettingsFile(home).set_limit("llm/*", "unlimited")
+
+    assert tomllib.loads(path.read_text()) == {"limits": {"llm/*": "unlimited"}}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_everything_else_in_the_file_survives(home: str, path: Path) -> None:
+    """Comments, order, blank lines and line ends, byte for byte."""
+    before = b'# top\r\n\r\n[limits] # mine\r\n"b" = 2\r\n# why\r\n"a" = 1 # one\r\n\r\n[queue]\r\n'
+    path.write_bytes(before)
+
+    SettingsFile(home).set_limit("a", 5)
+
+    assert path.read_bytes() == before.replace(b'"a" = 1', b'"a" = 5')
+
+
+def test_setting_back_gives_the_same_file(home: str, path: Path) -> None:
+    """Nothing piles up."""
+    before = '# top\n\n[limits]\n"a" = 1 # one\n'
+    path.write_text(before)
+    file = SettingsFile(home)
+
+    for limit in (2, 3, 1):
+        file.set_limit("a", limit)
+
+    assert path.read_text() == before
+
+
+def test_unsetting_what_is_not_there_writes_nothing(home: str, path: Path) -> None:
+    """Not even a file."""
+    file = SettingsFile(home)
+    file.unset_limit("a")
+    file.resume("a")
+
+    assert not path.exists()
+
+
+def test_pausing_goes_to_the_top_and_keeps_the_rest(home: str, path: Path) -> None:
+    """A list before the first table, once for each key."""
+    path.write_text("# top\n[limits]\n# why\na = 1\n")
+    file = SettingsFile(home)
+
+    file.pause("a")
+    file.pause("b/c")
+    file.pause("a")
+    assert tomllib.loads(path.read_text()) == {"paused": ["a", "b/c"], "limits": {"a": 1}}
+    file.resume("a")
+
+    assert tomllib.loads(path.read_text()) == {"paused": ["b/c"], "limits": {"a": 1}}
+    assert "# top" in path.read_text()
+    assert "# why" in path.read_text()
+
+
+def test_a_file_that_is_a_link_stays_one(home: str, path: Path, tmp_path: Path) -> None:
+    """What it points to is changed: a person's dotfiles."""
+    target = tmp_path / "dotfiles.toml"
+    target.write_text("# mine\n")
+    path.symlink_to(target)
+
+    SettingsFile(home).set_limit("a", 1)
+
+    assert path.is_symlink()
+    assert target.read_text().startswith("# mine\n")
+    assert tomllib.loads(target.read_text()) == {"limits": {"a": 1}}
+
+
+@pytest.mark.parametrize("key", ['a"b', "a'b", "a.b", "a = b", "ключ", "a\\b", "#x", "a b/c"])
+def test_any_key_can_be_written_and_read(home: str, path: Path, key: str) -> None:
+    """Quoting is the file's business."""
+    file = SettingsFile(home)
+
+    file.set_limit(key, 3)
+    file.pause(key)
+
+    assert tomllib.loads(path.read_text()) == {"limits": {key: 3}, "paused": [key]}
+    file.unset_limit(key)
+    file.resume(key)
+    assert tomllib.loads(path.read_text()) == {"limits": {}, "paused": []}
+
+
+@pytest.mark.parametrize("text", [b"[limits\n", b"\xff", b"limits = 3\n", b'limits = "x"\n'])
+def test_a_broken_file_is_refused_and_left_alone(home: str, path: Path, text: bytes) -> None:
+    """Whoever wrote it has to mend it."""
+    path.write_bytes(text)
+
+    with pytest.raises(ConfigError, match=str(path)):
+        SettingsFile(home).set_limit("a", 1)
+    with pytest.raises(ConfigError, match=str(path)):
+        SettingsFile(home).unset_limit("a")
+
+    assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize("text", ["paused = 3\n", 'paused = "abc"\n', "[paused]\na = 1\n"])
+def test_a_broken_list_of_pauses_is_refused_and_left_alone(
+    home: str, path: Path, text: str
+) -> None:
+    """It is not taken for something that it is not."""
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=str(path)):
+        SettingsFile(home).pause("a")
+    with pytest.raises(ConfigError, match=str(path)):
+        SettingsFile(home).resume("a")
+
+    assert path.read_text() == text
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(
+    home: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All or nothing."""
+    path.write_text("# old\n")
+
+    def fail(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no"):
+        SettingsFile(home).set_limit("a", 1)
+
+    assert path.read_text() == "# old\n"
+    assert os.listdir(home) == ["config.toml"]
