@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headway.decorating import Decorator
     from headway.events import Event
-    from headway.limited import Decorator
     from headway.views import BlockedBy, Capacity, Snapshot
 
 __version__ = "0.1.0"
@@ -84,7 +84,7 @@ def limited(
 
     The home is looked up when the function is called, not when it is decorated.
     """
-    from headway.limited import limited as decorator  # noqa: PLC0415 - loads inspect
+    from headway.decorating import limited as decorator  # noqa: PLC0415 - loads inspect
 
     return decorator(
         lambda: slot(*keys, task=task, weight=weight, priority=priority, timeout=timeout, wait=wait)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.events import Event
-    from headway.slot import Lease, Request
+    from headway.slot import HeldLease, Request
     from headway.tickets import Answer, Decision, Ticket
     from headway.turnstile import Turnstile
 
@@ -57,7 +57,7 @@ class LoopWaiter:
             self.future.set_result(decision)
 
 
-async def acquire(turnstile: Turnstile, request: Request) -> Lease:
+async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
     """Like ``Turnstile.acquire``, without blocking the event loop."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

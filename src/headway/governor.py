@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Self, TypeVar
 
     from headway.config import Settings
+    from headway.decorating import Decorator
     from headway.events import Event
-    from headway.limited import Decorator
     from headway.limits import Line, Terms
     from headway.settings_file import SettingsFile
     from headway.stores.base import Store
@@ -104,7 +104,7 @@ class Governor:
         wait: bool = True,
     ) -> Decorator:
         """Decorate a function, coroutine function or (async) generator to run under a slot."""
-        from headway.limited import limited  # noqa: PLC0415 - loads inspect
+        from headway.decorating import limited  # noqa: PLC0415 - loads inspect
 
         return limited(
             lambda: self.slot(

@@ -34,7 +34,7 @@ class Slot:
 
     def __init__(self, turnstile: Turnstile, request: Request) -> None:
         self._turnstile, self._request = turnstile, request
-        self._lease: Lease | None = None
+        self._lease: HeldLease | None = None
 
     def __enter__(self) -> Lease:
         if self._lease is not None:
@@ -54,13 +54,14 @@ class Slot:
             if lease is not None:
                 self._turnstile.give_back(lease)
                 _let_go(lease.ticket)
+                lease.disarm()
         finally:
             self._lease = None
 
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             self._refuse_second_entry()
-        lease: Lease = await (_aio or _load_aio()).acquire(self._turnstile, self._request)
+        lease: HeldLease = await (_aio or _load_aio()).acquire(self._turnstile, self._request)
         self._lease = lease
         _hold(lease.ticket)
         return lease
@@ -80,6 +81,7 @@ class Slot:
                 await self._agive_back(lease)
             if lease is not None:
                 _let_go(lease.ticket)
+                lease.disarm()
         finally:
             self._lease = None
 
@@ -191,8 +193,22 @@ class Lease:
         state = "ended" if self.ended else "lost" if self.lost else "held"
         return f"<Lease {self.id} on {' + '.join(self.keys)}, {state}>"
 
+
+class HeldLease(Lease):
+    """A lease that gives itself back when it is dropped.
+
+    Someone entered a slot and forgot it, or Ctrl-C struck on the way out of its
+    block. After a usual end it becomes a plain lease: Ctrl-C that strikes inside
+    ``__del__`` is lost, so that must not run for every lease.
+    """
+
+    __slots__ = ()
+
+    def disarm(self) -> None:
+        """It was given back."""
+        self.__class__ = Lease  # type: ignore[assignment]
+
     def __del__(self) -> None:
-        # Someone entered a slot and dropped it, or Ctrl-C struck on the way out of its block.
         if not self.ticket.ended:
             self._turnstile.give_back(self)
 

@@ -10,13 +10,13 @@ import time
 
 from headway import forking
 from headway.errors import AtCapacity, Cancelled, DeadlockRefused, HeadwayError, QueueTimeout
-from headway.slot import Lease, held_here
+from headway.slot import HeldLease, held_here
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 from headway.waiting import Switchboard, ThreadWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway.slot import Request
+    from headway.slot import Lease, Request
     from headway.stores.base import Store
     from headway.telling import Hook, Teller
     from headway.tickets import Answer, Decision
@@ -38,7 +38,7 @@ class Turnstile:
             store, chores=self._do_chores, lost=self._lost, unclaimed=self._take_unclaimed
         )
 
-    def acquire(self, request: Request) -> Lease:
+    def acquire(self, request: Request) -> HeldLease:
         """Block until the request is granted."""
         started = time.monotonic()
         ticket = self.new_ticket(request)
@@ -89,9 +89,9 @@ class Turnstile:
             within=held_here(),
         )
 
-    def new_lease(self, ticket: Ticket, started: float) -> Lease:
+    def new_lease(self, ticket: Ticket, started: float) -> HeldLease:
         """The lease of a granted ticket."""
-        lease = Lease(self, ticket, started)
+        lease = HeldLease(self, ticket, started)
         if self.teller.hears_all():
             self.teller.granted(ticket, lease.waited_seconds)
         return lease
@@ -146,6 +146,7 @@ class Turnstile:
     def abandon(self, ticket: Ticket) -> None:
         """See to it that a ticket whose caller is gone neither waits nor holds."""
         self.teller.abandoned(ticket)
+        self.switchboard.detach(ticket.id)
         self.finish_or_retry(ticket, 0.0)
 
     def finish_or_retry(self, ticket: Ticket, held_seconds: float) -> None:

@@ -77,6 +77,8 @@ class Switchboard:
         self._poked = _thread.allocate_lock()
         self._poked.acquire()
         self._waiters: dict[str, Waiter] = {}
+        # The waiter that listens for itself at present.
+        self._listener: Waiter | None = None
         # Decisions that came before their waiter was attached.
         self.early: dict[str, Decision] = {}
         self.attending = self._closed = False
@@ -111,8 +113,13 @@ class Switchboard:
                 waiter = self._waiters.pop(decision.ticket_id, None)
                 if waiter is None and self._store.own_ticket(decision.ticket_id) is not None:
                     self.early[decision.ticket_id] = decision
-            if waiter is not None and not waiter.wake(decision):
+            if waiter is None:
+                continue
+            if not waiter.wake(decision):
                 self._unclaimed(decision)
+            elif waiter is self._listener:
+                # It waits for messages, not for us.
+                self._store.interrupt()
 
     def wait(self, waiter: ThreadWaiter, seconds: float | None) -> None:
         """Block this thread until its waiter has a decision or the time is over."""
@@ -125,14 +132,16 @@ class Switchboard:
                 waiter.sleep(left)
                 continue
             try:
+                self._listener = waiter
                 self._listen_for(waiter, deadline)
             finally:
+                self._listener = None
                 self._listening.release()
                 if self._waiters:
                     self.attend()
 
     def _listen_for(self, waiter: ThreadWaiter, deadline: float | None) -> None:
-        self.deliver()
+        self._deliver_to_self(waiter)
         while waiter.decision is None:
             left = _LISTEN_SECONDS
             if deadline is not None:
@@ -142,7 +151,13 @@ class Switchboard:
             self._listen(left)
             if self._closed:
                 return
-            self.deliver()
+            self._deliver_to_self(waiter)
+
+    def _deliver_to_self(self, waiter: ThreadWaiter) -> None:
+        """Deliver as the one who listens: no need to interrupt oneself."""
+        self._listener = None
+        self.deliver()
+        self._listener = waiter
 
     def _listen(self, seconds: float) -> None:
         """Listen, and do not let a store that fails for a moment end anyone's wait."""

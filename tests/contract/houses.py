@@ -28,6 +28,8 @@ class House(Protocol):
 
     # Whether a holder can die while others live on.
     mortal: bool
+    # Where the store says how many idle keys it remembers.
+    many_keys: str
 
     def open(self, terms: Terms) -> Store:
         """A new holder, who finds these terms in force."""
@@ -37,6 +39,9 @@ class House(Protocol):
 
     def glance(self, store: Store) -> Census:
         """The whole store as it is, without burying the dead as a census does."""
+
+    def lose_messages(self, store: Store) -> None:
+        """Let whatever is on its way to a holder get lost."""
 
     def verdicts(self, store: Store) -> int:
         """How many ends of tickets are kept for owners who have not read them."""
@@ -49,6 +54,7 @@ class MemoryHouse:
     """One store is all there is: every holder's tickets go through it."""
 
     mortal = False
+    many_keys = "headway.stores.memory._MANY_KEYS"
 
     def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
         self.directory = directory  # where nothing is written
@@ -64,6 +70,9 @@ class MemoryHouse:
     def glance(self, store: Store) -> Census:
         return store.census()
 
+    def lose_messages(self, store: Store) -> None:
+        assert store is self._store  # nothing is ever on its way
+
     def verdicts(self, store: Store) -> int:
         assert store is self._store
         return 0  # they are kept on the tickets themselves
@@ -77,6 +86,7 @@ class SqliteHouse:
     """A home, with a store object per holder."""
 
     mortal = True
+    many_keys = "headway.stores.ledger._MANY_KEYS"
 
     def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
         self._directory, self._clock, self._max_waiting = directory, clock, max_waiting
@@ -113,6 +123,10 @@ class SqliteHouse:
     def glance(self, store: Store) -> Census:
         assert isinstance(store, SqliteStore)
         return store._reader.census()
+
+    def lose_messages(self, store: Store) -> None:
+        assert isinstance(store, SqliteStore)
+        store._home.presence.receive(0)
 
     def verdicts(self, store: Store) -> int:
         assert isinstance(store, SqliteStore)

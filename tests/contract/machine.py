@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headway.tickets import Answer, Decision
 
 TREE = ("agent", "agent/x", "agent/x/y", "llm", "llm/a", "llm/a/m", "llm/b", "llm/b/m")
-PATTERNS = (*TREE, "llm/*", "llm/*/*", "*")
+PATTERNS = (*TREE, "*", "llm/*", "llm/a/*", "llm/*/m", "*/*/*")
 MAX_WAITING = 8
 HOLDERS = 3
 
@@ -260,7 +260,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.ended |= told | set(ended)
         for before, picture in zip(self.before, now, strict=True):
             oracle.check(picture)
-            oracle.check_step(before, picture, self.ended)
+            oracle.check_step(before, picture, self.ended, burial=bool(dead))
             assert self.twins.keys() - self.ended == picture.tickets().keys()
         _same(model, real)
         self._compare_what_owners_see(model)

@@ -114,7 +114,9 @@ def test_a_template_says_nothing_about_other_levels(rig: Rig) -> None:
 
 def test_the_most_specific_line_wins(rig: Rig) -> None:
     """A line of its own beats a template, and of two templates the one exact further left."""
-    rig.limits({"llm/*/*": 1, "llm/openai/*": 2, "llm/*/opus": 3, "llm/openai/opus": 4})
+    rig.limits({"llm/*/*": 1, "llm/openai/*": 2, "llm/*/opus": 3})
+    assert rig.state("llm/openai/opus").cap == 2
+    rig.limits({"llm/openai/opus": 4})
     caps = {
         key: rig.state(key).cap
         for key in ("llm/x/y", "llm/openai/y", "llm/x/opus", "llm/openai/opus")
@@ -236,3 +238,20 @@ def test_a_census_shows_who_runs_and_who_waits(rig: Rig) -> None:
     )  # fmt: skip
     assert waiting.at == "llm"
     assert lease.holder in census.holders
+
+
+def test_idle_keys_are_forgotten_and_busy_ones_are_not(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many keys come and go, a store remembers few; limits apply to all of them."""
+    monkeypatch.setattr(rig.house.many_keys, 20)
+    rig.limits({"llm/*": 1})
+    busy, waiting = rig.ask("llm/busy", by=0), rig.ask("llm/busy", by=0)
+    for number in range(100):
+        rig.release(rig.ask(f"llm/{number}", by=0))
+    assert len(rig.store.census().states) < 60
+    assert rig.state("llm").used == 1
+    rig.release(busy)
+    assert rig.runs(waiting)
+    rig.ask("llm/7")
+    assert rig.waits(rig.ask("llm/7"))

@@ -191,6 +191,17 @@ def test_a_revoked_lease_is_taken_and_told(rig: Rig) -> None:
     assert isinstance(running.verdict, Revoked)
 
 
+def test_a_lease_revoked_before_its_holder_heard_of_it_is_told_in_full(rig: Rig) -> None:
+    """Who waits hears of the grant though it is over, and does not wait for ever."""
+    rig.limit(llm=1)
+    running, waiting = rig.ask("llm", by=0), rig.ask("llm", by=1)
+    rig.release(running)
+    rig.house.lose_messages(rig.owner(waiting))
+    assert rig.revoke(waiting)
+    assert rig.news() == {("granted", waiting.id), ("revoked", waiting.id)}
+    assert waiting.at is None
+
+
 def test_a_revoked_lease_is_not_released_again(rig: Rig) -> None:
     """Its holder's own release comes too late and takes nothing from the next one."""
     rig.limit(llm=1)

@@ -271,6 +271,20 @@ def test_a_ticket_that_only_a_loan_could_carry_is_refused_when_the_lender_ends(r
     assert rig.runs(behind)
 
 
+def test_a_ticket_is_refused_when_its_tie_to_a_large_loan_ends(rig: Rig) -> None:
+    """A heavy grandchild is told when the one between it and its lender is gone."""
+    rig.limits({"agent": 3})
+    eldest = rig.ask("agent", weight=3)
+    middle = rig.ask("llm", parent=eldest)
+    rig.ask("agent", weight=2, parent=eldest)
+    grandchild = rig.ask("agent", weight=2, parent=middle)
+    rig.limit(agent=1)
+    assert rig.waits(grandchild)
+    rig.release(middle)
+    assert rig.gone(grandchild)
+    assert rig.news() == {("refused", grandchild.id)}
+
+
 def test_a_waiting_borrower_too_heavy_for_the_limit_is_refused_with_its_lender(rig: Rig) -> None:
     """A loan that ends leaves nobody in a line that it can never reach the front of."""
     rig.limits({"a": 3, "b": 2})

@@ -9,6 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.contract.machine import StoresAgree
 
 
+@pytest.mark.timeout(300)
 def test_random_histories_are_the_same_on_both_stores() -> None:
     """The same few histories in every run, so that a red test stays red until it is mended."""
     settings = _settings(examples=60, steps=40)

@@ -146,6 +146,17 @@ def test_who_frees_a_slot_hands_it_to_exactly_the_next(rig: Rig) -> None:
     assert rig.news() == set()
 
 
+def test_a_lost_wake_up_is_made_up_for_by_a_look(rig: Rig) -> None:
+    """A grant is in the store, whether its message arrives or not."""
+    rig.limit(llm=1)
+    running, waiting = rig.ask("llm", by=0), rig.ask("llm", by=1)
+    rig.news()
+    rig.release(running)
+    rig.house.lose_messages(rig.owner(waiting))
+    assert rig.news() == {("granted", waiting.id)}
+    assert rig.news() == set()
+
+
 def test_freed_room_goes_to_as_many_as_it_holds(rig: Rig) -> None:
     """When a heavy lease ends, all those start who fit, in order."""
     rig.limit(llm=3)

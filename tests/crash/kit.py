@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import select
@@ -200,6 +201,18 @@ class Crew:
         )
         child.expect("waiting")
         return child
+
+    def wait_until_moved(self, child: Child) -> None:
+        """Wait until a child has the file open that is ``slots.db`` now."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                wanted = os.stat(self.home / "slots.db").st_ino
+                opened = f"/proc/{child.pid}/fd"
+                if wanted in {os.stat(f"{opened}/{name}").st_ino for name in os.listdir(opened)}:
+                    return
+            time.sleep(0.01)
+        raise AssertionError(f"it did not move over; {child.report()}")
 
     def watcher(self) -> Child:
         """A process that looks at the store and answers ``audit`` and ``take-all KEY SLOTS``."""

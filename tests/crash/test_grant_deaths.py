@@ -60,6 +60,44 @@ def test_a_waiter_killed_before_its_wake_up_passes_the_slot_on(crew: Crew) -> No
     second.expect("granted")
 
 
+@pytest.mark.parametrize("kinds", [["waiter", "holder"], ["holder", "waiter"]])
+def test_the_next_in_line_dies_together_with_the_holder(crew: Crew, kinds: list[str]) -> None:
+    """When the holder and those who would notice it are gone too, the next one still notices."""
+    crew.limits(k=1)
+    holder = crew.holding("k")
+    waiters = [crew.waiter("k") for _ in range(3)]
+    last = crew.waiter("k")
+
+    # Frozen first, so that none of them can pass anything on before it dies.
+    for child in (*waiters, holder):
+        child.stop()
+    for kind in kinds:
+        for child in waiters if kind == "waiter" else [holder]:
+            child.kill()
+
+    last.expect("granted")
+
+
+def test_a_holder_that_becomes_another_program_gives_back(crew: Crew) -> None:
+    """``exec`` drops the lock but keeps the pid: the slot returns all the same."""
+    crew.limits(k=1)
+    holder = crew.start(
+        """
+        with headway.slot("k"):
+            say("holding")
+            hear()
+            os.execv("/bin/cat", ["cat"])
+        """
+    )
+    holder.expect("holding")
+    waiter = crew.waiter("k")
+
+    holder.tell("exec")
+
+    waiter.expect("granted")
+    assert holder.ask("still here", "still") == "here"
+
+
 def test_a_waiter_killed_by_its_wake_up_passes_the_slot_on(crew: Crew) -> None:
     """Who dies on hearing of its grant never keeps the next one waiting."""
     crew.limits(k=1)

@@ -224,6 +224,29 @@ def test_a_frozen_holder_is_waited_for_and_named(crew: Crew) -> None:
     asker.expect("granted")
 
 
+@pytest.mark.parametrize("own_doing", [True, False])
+def test_a_waiter_that_is_next_in_a_new_file_is_told(
+    crew: Crew,
+    own_doing: bool,  # noqa: FBT001
+) -> None:
+    """A waiter that finds both the holder and the file gone has its turn at once."""
+    crew.limits(k=1)
+    holder, first, second = crew.holding("k"), crew.waiter("k"), crew.waiter("k")
+    first.stop()
+    second.stop()
+    holder.kill()
+    (crew.home / "slots.db").unlink()
+
+    # Whoever moves over last finds that all have said what they hold, and serves the line.
+    for waiter in (second, first) if own_doing else (first, second):
+        waiter.wake()
+        crew.wait_until_moved(waiter)
+
+    first.expect("granted")
+    first.ask("leave", "left")
+    second.expect("granted")
+
+
 def test_one_who_holds_nothing_keeps_nobody_waiting(crew: Crew) -> None:
     """A process that opened the home and then sits idle does not block a new file."""
     crew.limits(k=1)

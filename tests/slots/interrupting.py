@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dis
+import inspect
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import headway
 
@@ -19,45 +19,34 @@ _PACKAGE = os.path.dirname(headway.__file__) + os.sep
 class Strike:
     """Does something at the n-th such point inside Headway, in the thread that enters it.
 
-    CPython looks after a call, at the start of a function and at a jump back.
+    The points are the start of each function and the return of each call of a
+    built-in one. What is raised there appears where an interrupt would.
     """
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act, self._left = act, 0
-        self._before: dict[FrameType, str] = {}
         self.where: str | None = None
 
-    def at(self, n: int) -> Strike:
+    def at(self, n: int) -> Self:
         """Get ready to strike at the n-th point."""
         self._left, self.where = n, None
         return self
 
     def __enter__(self) -> Self:
-        sys.settrace(self._enter_frame)
+        sys.setprofile(self._look)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        self._before.clear()
+        sys.setprofile(None)
 
-    def _enter_frame(self, frame: FrameType, _: str, __: object) -> Any:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, _: object) -> Any:
-        if event == "return":
-            self._before.pop(frame, None)
-        if event != "opcode":
-            return self._step
-        operation = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-        before = self._before.get(frame, "")
-        self._before[frame] = operation
-        if before.startswith(("CALL", "RESUME")) or operation == "JUMP_BACKWARD":
-            self._left -= 1
-            if self._left == 0:
-                self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
-                sys.settrace(None)
-                self._act()
-        return self._step
+    def _look(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event not in ("call", "c_return") or not code.co_filename.startswith(_PACKAGE):
+            return
+        if code.co_flags & inspect.CO_GENERATOR:  # being closed looks like being called
+            return
+        self._left -= 1
+        if self._left == 0:
+            self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}, at its {event}"
+            sys.setprofile(None)
+            self._act()

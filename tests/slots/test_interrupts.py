@@ -29,6 +29,9 @@ from headway import Governor, HeadwayError, waiting
 if TYPE_CHECKING:
     from tests.slots.conftest import Govern
 
+# Python cannot raise an interrupt that strikes while garbage is taken away; it prints it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 Scenario = Callable[[Governor], None]
 
 

@@ -11,21 +11,24 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.slots.support import (
     Held,
     Worker,
     assert_clean,
     holding_tasks,
     is_waiting,
+    ticket_of,
     until,
     waiting_tasks,
 )
 
 import headway
-from headway import AtCapacity, Cancelled, Governor, QueueTimeout
+from headway import AtCapacity, Cancelled, Governor, QueueTimeout, turnstile, waiting
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
+
     from tests.slots.conftest import Govern
 
 _SOURCE = os.path.dirname(os.path.dirname(headway.__file__))
@@ -89,6 +92,87 @@ def test_every_waiting_thread_is_served_in_order(govern: Govern) -> None:
 
     assert order == list(range(20))
     assert_clean(governor)
+
+
+def let_go(_: Governor, held: Held) -> None:
+    """The holder leaves."""
+    held.let_go()
+
+
+def cancel(governor: Governor, _: Held) -> None:
+    """Somebody ends the ticket."""
+    assert governor.cancel(ticket_of(governor, "it"))
+
+
+def raise_the_limit(governor: Governor, _: Held) -> None:
+    """There is room for both."""
+    governor.set_limit("k", 2)
+
+
+def revoke(governor: Governor, held: Held) -> None:
+    """The holder's lease is taken back."""
+    assert governor.revoke(held.id)
+
+
+def end_a_wait(
+    ours: Governor,
+    theirs: Governor,
+    act: Callable[[Governor, Held], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> BaseException | None:
+    """Wait here with an hour between two looks, act there, and see how the wait ends."""
+    monkeypatch.setattr(waiting, "_LISTEN_SECONDS", 3600.0)
+    monkeypatch.setattr(turnstile, "NOTICE_SECONDS", 3600.0)
+    held, listening, store = Held(theirs, "k"), threading.Event(), ours._turnstile.store
+    listen = store.listen
+
+    def tell_and_listen(seconds: float) -> None:
+        listening.set()
+        listen(seconds)
+
+    def enter() -> None:
+        with ours.slot("k", task="it"):
+            pass
+
+    if store.shared:
+        monkeypatch.setattr(store, "listen", tell_and_listen)
+    else:
+        listening.set()
+    worker = Worker(enter)
+    until(partial(is_waiting, theirs, "it"))
+    assert listening.wait(10)
+    threading.Event().wait(0.02)  # it is on its way to sleep
+    act(theirs, held)
+    worker.end()
+    held.let_go()
+    return worker.error
+
+
+@pytest.mark.parametrize("act", [let_go, cancel, raise_the_limit, revoke])
+def test_a_waiter_is_woken_and_does_not_find_out_by_looking(
+    govern: Govern, monkeypatch: pytest.MonkeyPatch, act: Callable[[Governor, Held], None]
+) -> None:
+    """With an hour between two looks, everything that ends a wait still ends it (rule 5)."""
+    governor = govern({"k": 1})
+
+    error = end_a_wait(governor, governor, act, monkeypatch)
+
+    assert isinstance(error, Cancelled) == (act is cancel)
+    assert_clean(governor)
+
+
+@pytest.mark.parametrize("act", [let_go, cancel, raise_the_limit, revoke])
+def test_a_waiter_is_woken_by_another_governor(
+    home: str, monkeypatch: pytest.MonkeyPatch, act: Callable[[Governor, Held], None]
+) -> None:
+    """The same when what ends the wait happens elsewhere."""
+    url = f"sqlite:///{home}"
+
+    with Governor(url, limits={"k": 1}) as ours, Governor(url) as theirs:
+        error = end_a_wait(ours, theirs, act, monkeypatch)
+
+        assert isinstance(error, Cancelled) == (act is cancel)
+        assert_clean(ours)
 
 
 _INTERRUPTED = """

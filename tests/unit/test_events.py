@@ -27,8 +27,8 @@ LINES: list[tuple[Event, str]] = [
             estimated_wait_seconds=12.4,
         ),
         (
-            "queued abc-1 (issue-16) on a + b: position 3, a is full, about 12 s, held by abc-0 (pid 40),"
-            " abc-1 (pid 41), abc-2 (pid 42), abc-3 (pid 43) and 2 more"
+            "queued abc-1 (issue-16) on a + b: position 3, a is full, about 12 s,"
+            " held by abc-0 (pid 40), abc-1 (pid 41), abc-2 (pid 42), abc-3 (pid 43) and 2 more"
         ),
     ),
     (

@@ -94,7 +94,7 @@ def test_a_limit_is_a_number_of_slots_or_unlimited(good: int | str) -> None:
     assert shown(slots(good, where="x")) == good
 
 
-@pytest.mark.parametrize("bad", ["2", 0, -1, 1.5, True, None, "", "Unlimited", 10**9 + 1, 1.0])
+@pytest.mark.parametrize("bad", ["2", 0, -1, 1.5, True, None, "", "Unlimited", 1.0])
 def test_everything_else_is_refused_by_name(bad: object) -> None:
     """With the place, the value and the way to write it."""
     with pytest.raises(ConfigError) as caught:

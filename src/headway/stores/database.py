@@ -11,7 +11,7 @@ from headway.stores.processes import describe, lock_owners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FORMAT = 1
 _APPLICATION_ID = 0x48445759  # "HDWY"
@@ -63,8 +63,11 @@ class Database:
     def exists(self) -> bool:
         return os.path.exists(self.path)
 
-    def create(self, generation: int) -> None:
-        """Make a new file; the caller is under the guard and has seen that there is none."""
+    def create(self, generation: int, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        """Make a new file; the caller is under the guard and has seen that there is none.
+
+        It appears at its path complete or not at all.
+        """
         for suffix in ("-wal", "-shm"):
             _unlink(self.path + suffix)
         draft = f"{self.path}.{os.getpid()}.new"
@@ -78,6 +81,7 @@ class Database:
             inode = os.stat(draft).st_ino
             facts = [("inode", inode), ("generation", generation)]
             connection.executemany("insert into facts values (?, ?)", facts)
+            prepare(connection)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")
             connection.execute(f"pragma user_version = {FORMAT}")
         finally:

@@ -121,9 +121,11 @@ class Home:
     def _open(self) -> None:
         """Connect to what is at the path now, or to a new file if there is nothing usable."""
         try:
+            others = [holder for holder in self.live.holders() if holder != self.holder_id]
+            alive = [holder for holder in others if self.live.is_alive(holder)]
             fresh = not self.database.exists()
             if fresh:
-                self.database.create(self.guard.next_generation())
+                self._create(alive)
             try:
                 self.database.open(self.guard.generation)
             except (Damaged, sqlite3.DatabaseError) as error:
@@ -131,10 +133,12 @@ class Home:
                 if not isinstance(damage, Damaged):
                     raise damage from error
                 self._set_aside(damage)
-                self.database.create(self.guard.next_generation())
+                self._create(alive)
                 self.database.open(self.guard.generation)
                 fresh = True
-            self._take_stock(self.database.connection, fresh=fresh)
+            self._take_stock(self.database.connection, others, alive)
+            for holder in alive if fresh else ():
+                self.presence.send(holder, "a")
         except sqlite3.Error as error:
             self.database.let_go()
             raise self.database.translate(error) from error
@@ -142,32 +146,33 @@ class Home:
             self.database.let_go()
             raise
 
-    def _take_stock(self, connection: Connection, *, fresh: bool) -> None:
+    def _create(self, alive: list[str]) -> None:
+        """Make a new database, in which those alive have to say first what they hold."""
+        busy = [(holder,) for holder in alive if self.live.is_busy(holder)]
+
+        def prepare(connection: Connection) -> None:
+            connection.executemany("insert into awaited values (?)", busy)
+            self.tenant.write_terms(connection)
+
+        self.database.create(self.guard.next_generation(), prepare)
+
+    def _take_stock(self, connection: Connection, others: list[str], alive: list[str]) -> None:
         self.settled = False
-        own = self._presence.id if self._presence else ""
-        others = [holder for holder in self.live.holders() if holder != own]
-        alive = [holder for holder in others if self.live.is_alive(holder)]
         dead = [holder for holder in others if holder not in alive]
-        if self._presence is None:
+        if self._presence is not None:
+            self.tenant.clear_up(connection, dead)
+        else:
             self._presence = Presence(self.live)
             self.holder_id = self._presence.id
-        if not alive and not own:
-            # The first one in: whatever stands in the file belongs to nobody.
-            _wipe(connection)
-            self.guard.start_afresh()
-        elif fresh:
-            busy = [(holder,) for holder in alive if self.live.is_busy(holder)]
-            connection.executemany("insert or ignore into awaited values (?)", busy)
-        else:
-            self.tenant.clear_up(connection, dead)
-        if fresh:
-            self.tenant.write_terms(connection)
+            if alive:
+                self.tenant.clear_up(connection, dead)
+            else:
+                # The first one in: whatever stands in the file belongs to nobody.
+                _wipe(connection)
+                self.guard.start_afresh()
         self.tenant.announce(connection)
         for holder in dead:
             self.live.remove(holder)
-        if fresh:
-            for holder in alive:
-                self.presence.send(holder, "a")
 
     def _set_aside(self, damage: Damaged) -> None:
         aside = self.database.set_aside()

@@ -47,9 +47,9 @@ class Recovery:
         for ticket in own.values():
             if book.ticket(ticket.id) is not None:
                 continue
-            book.adopt(ticket)
             if ticket.at is not None:
-                admission.restart(ticket)
+                # A copy: if it is granted here, its owner is told like everyone else.
+                admission.restart(ticket.copy())
                 continue
             # Lenders may be back later than we are: until then count it as our own.
             ticket.borrowed.clear()

@@ -182,10 +182,6 @@ class SqlBook:
         for key in terms.paused:
             self._execute("insert into paused values (?)", (key,))
 
-    def adopt(self, ticket: Ticket) -> None:
-        """Use the caller's own object for a ticket that is not on the book yet."""
-        self._tickets.setdefault(ticket.id, ticket)
-
     def is_back(self, holder: str) -> None:
         """A holder has said what it holds."""
         self._execute("delete from awaited where holder = ?", (holder,))
