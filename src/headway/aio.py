@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headway.stores.base import WouldBlock
 from headway.tickets import Granted, Waiting
-from headway.turnstile import NOTICE_SECONDS, SETTLED
+from headway.turnstile import NOTICE_SECONDS, SETTLED, is_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.events import Event
     from headway.slot import HeldLease, Request
+    from headway.stores.base import Store
     from headway.tickets import Answer, Decision, Ticket
     from headway.turnstile import Turnstile
 
 T = TypeVar("T")
 
+_PAUSES_SECONDS = (0, 0, 0.0005, 0.001, 0.002, 0.004)
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -69,11 +71,16 @@ async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
         try:
             answer = store.request(ticket, wait=request.wait, patient=False)
         except WouldBlock:
-            answer = await in_thread(lambda: store.request(ticket, wait=request.wait))
+            answer = await _request_later(store, ticket, request)
         if store.news:
             turnstile.switchboard.deliver()
         if answer.__class__ is not Granted:
-            turnstile.settle(ticket, request, await _turn(turnstile, ticket, request, answer))
+            decision = await _turn(turnstile, ticket, request, answer)
+            if is_verdict(decision):
+                await finish(turnstile, ticket, 0.0)
+            turnstile.settle(ticket, request, decision)
+        elif turnstile.is_time_to_give_way():
+            await asyncio.sleep(0)
         return turnstile.new_lease(ticket, started)
     except SETTLED:
         raise
@@ -85,6 +92,21 @@ async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
         turnstile.teller.abandoned(ticket)
         await finish(turnstile, ticket, 0.0)
         raise
+
+
+async def _request_later(store: Store, ticket: Ticket, request: Request) -> Answer:
+    """Someone is inside: try again on the loop for a while, then wait in a thread.
+
+    Mostly it is another process that leaves in a moment. A thread would hold what it
+    waits for while it competes with this loop for the interpreter.
+    """
+    for pause_seconds in _PAUSES_SECONDS:
+        await asyncio.sleep(pause_seconds)
+        try:
+            return store.request(ticket, wait=request.wait, patient=False)
+        except WouldBlock:
+            continue
+    return await in_thread(lambda: store.request(ticket, wait=request.wait))
 
 
 async def _turn(
@@ -105,7 +127,8 @@ async def _turn(
         await asyncio.wait({waiter.future}, timeout=notice)
         if not waiter.future.done() and timeout != notice:
             on_wait = _on_loop(request.on_wait)
-            await in_thread(lambda: turnstile.announce(ticket, on_wait))
+            if turnstile.teller.hears_of_waiting(on_wait):
+                await in_thread(lambda: turnstile.announce(ticket, on_wait))
             left = None if timeout is None else timeout - notice
             await asyncio.wait({waiter.future}, timeout=left)
     finally:

@@ -38,7 +38,10 @@ def unregister(turnstile: Turnstile) -> None:
 def close_all() -> None:
     """Give everything back at the end of the process."""
     for turnstile in _all():
-        turnstile.close()
+        try:
+            turnstile.close()
+        except Exception as error:  # noqa: BLE001 - the others have to be closed as well
+            turnstile.teller.close_failed(error)
 
 
 def _all() -> list[Turnstile]:

@@ -99,11 +99,21 @@ class Teller:
 
         logger.warning("release of %s failed and will be repeated: %s", ticket.id, error)
 
+    def close_failed(self, error: Exception) -> None:
+        """At the end of the process: others will find it gone and give back for it."""
+        from headway.events import logger  # noqa: PLC0415
+
+        logger.warning("could not say goodbye to the store: %s", error)
+
     # -- waiting is visible ---------------------------------------------------------
 
+    def hears_of_waiting(self, on_wait: Hook | None) -> bool:
+        """Whether anyone wants to hear of a wait."""
+        return on_wait is not None or self._heard(_INFO)
+
     def queued(self, ticket: Ticket, on_wait: Hook | None) -> bool:
-        """Announce a wait and follow it from now on; false if it is over already."""
-        if on_wait is None and not self._heard(_INFO):
+        """Announce a wait and follow it from now on; false if nobody wants to know."""
+        if not self.hears_of_waiting(on_wait):
             return False
         outlook = self._store.outlook(ticket)
         if outlook is None:

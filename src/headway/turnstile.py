@@ -34,6 +34,7 @@ class Turnstile:
         self.store, self.teller, self.environ = store, teller, environ
         self._unfinished: dict[str, tuple[Ticket, float]] = {}
         self.closed = False
+        self._straight = 0
         self.switchboard = Switchboard(
             store, chores=self._do_chores, lost=self._lost, unclaimed=self._take_unclaimed
         )
@@ -47,7 +48,10 @@ class Turnstile:
             if self.store.news:
                 self.switchboard.deliver()
             if answer.__class__ is not Granted:
-                self.settle(ticket, request, self._await_turn(ticket, request, answer))
+                decision = self._await_turn(ticket, request, answer)
+                if is_verdict(decision):
+                    self.finish_or_retry(ticket, 0.0)
+                self.settle(ticket, request, decision)
             return self.new_lease(ticket, started)
         except SETTLED:
             raise
@@ -96,6 +100,11 @@ class Turnstile:
             self.teller.granted(ticket, lease.waited_seconds)
         return lease
 
+    def is_time_to_give_way(self) -> bool:
+        """Whether a task that never had to wait should let others on its loop have a turn."""
+        self._straight += 1
+        return self._straight % (16 if self.store.shared else 128) == 0
+
     def announce(self, ticket: Ticket, on_wait: Hook | None) -> None:
         """Make a wait visible, and have its progress followed."""
         if self.teller.queued(ticket, on_wait):
@@ -106,8 +115,6 @@ class Turnstile:
         self.teller.unfollow(ticket.id)
         if isinstance(decision, Granted):
             return
-        # Nothing is left of it but, where another process ended it, that verdict.
-        self.finish_or_retry(ticket, 0.0)
         if isinstance(decision, Refused):
             error = self._refusal(ticket, decision)
             self.teller.refused(ticket, str(error))
@@ -212,3 +219,8 @@ class Turnstile:
         """Raise if ``close`` was called."""
         if self.closed:
             raise HeadwayError("this governor is closed; make a new one")
+
+
+def is_verdict(decision: Decision | None) -> bool:
+    """Whether somebody else ended the ticket: then its verdict in the store was read now."""
+    return isinstance(decision, Withdrawn | Refused)

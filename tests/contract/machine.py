@@ -59,7 +59,9 @@ requests = st.builds(
     priority=st.sampled_from([0, 0, 0, 0, 1, -1]),
     wait=st.sampled_from([True, True, True, True, False]),
     by=picks,
-    later=st.sampled_from([0, 0, 1, 400, 700, -300]),
+    # Never back: who goes straight in need not draw an arrival, so that after a jump back
+    # two stores may place the next one otherwise, and both be right.
+    later=st.sampled_from([0, 0, 1, 400, 700]),
 )
 
 
@@ -89,9 +91,8 @@ class StoresAgree(RuleBasedStateMachine):
     @initialize(lines=lines)
     def open_the_house(self, lines: dict[str, int | None]) -> None:
         """Let the holders appear, and set some limits."""
-        self._warm(self._open_holder(), TREE)
-        while len(self.holders) < HOLDERS:
-            self._warm(self._open_holder())
+        for _ in range(HOLDERS):
+            self._open_holder()
         self.before = self._pictures()
         self._set_lines(lines)
 
@@ -243,11 +244,9 @@ class StoresAgree(RuleBasedStateMachine):
             cast("SqliteStore", self.holders[0]).reclaim([name])
         elif noticed == "by a census":
             self.holders[0].census()
-        newcomer = self._open_holder()
+        self._open_holder()
         _bury(self.model, name)
         self._compare(ended=ended, dead=name)
-        self._warm(newcomer)
-        self.before = self._pictures()
 
     # -- comparing --------------------------------------------------------------------------
 
@@ -294,22 +293,8 @@ class StoresAgree(RuleBasedStateMachine):
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _open_holder(self) -> Store:
+    def _open_holder(self) -> None:
         self.holders.append(self.house.open(self.model.terms()))
-        return self.holders[-1]
-
-    def _warm(self, store: Store, wanted: tuple[str, ...] = ("warm",)) -> None:
-        """Take the first request of a holder, or on a key, off the scene.
-
-        A request that goes straight in draws no arrival, and on SQLite the first
-        one cannot go straight in. Two stores that draw arrivals at other moments
-        may rank tickets otherwise after the clock has gone back.
-        """
-        ticket_id = store.new_id()
-        for target in (self.model, store):
-            ticket = Ticket(ticket_id, wanted, keys.path(wanted), parent="nobody-0")
-            target.request(ticket, wait=False)
-            target.release(ticket, 1.0)
 
     def _pick(self, among: dict[str, Any], pick: int) -> Twins | None:
         """One of these tickets, in the order of their requests."""

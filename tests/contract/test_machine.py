@@ -12,7 +12,7 @@ from tests.contract.machine import StoresAgree
 @pytest.mark.timeout(300)
 def test_random_histories_are_the_same_on_both_stores() -> None:
     """The same few histories in every run, so that a red test stays red until it is mended."""
-    settings = _settings(examples=60, steps=40)
+    settings = _settings(examples=50, steps=40)
     run_state_machine_as_test(
         StoresAgree,
         # To shorten a history can take minutes. To have it done, take out the phases.

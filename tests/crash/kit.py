@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # How long a line may take that will surely come. Only a hang waits so long.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = float(os.environ.get("CRASH_PATIENCE_SECONDS", "30"))
 
 
 class Child:

@@ -27,7 +27,7 @@ def _play(crew: Crew, scenario: str, most: int | None) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_death_at_some_lines_of_an_operation(crew: Crew, scenario: str) -> None:
     """Wherever an operation is cut off by SIGKILL, capacity and order come back in full."""
-    _play(crew, scenario, 24)
+    _play(crew, scenario, 14)
 
 
 @pytest.mark.soak

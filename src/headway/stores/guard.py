@@ -19,9 +19,9 @@ from headway.stores.base import WouldBlock
 from headway.stores.locks import owned_lock
 from headway.stores.processes import describe, lock_owners
 
-# Giving way this often takes about 0.3 ms, longer than an operation; after that the
-# one inside was put to sleep, and so should we be.
-_YIELDS = 100
+# Longer than an operation takes; after that the one inside was put to sleep, and so
+# should we be.
+_SPIN_SECONDS = 0.0003
 _PAGE_BYTES = 4096
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -39,6 +39,8 @@ class Guard:
         except OSError:
             os.close(self._descriptor)
             raise
+        if os.fstat(self._descriptor).st_size < _PAGE_BYTES:
+            raise StoreUnavailable(path, "it was cut short; delete it when nothing runs")
         self._page = memoryview(mmap.mmap(self._descriptor, _PAGE_BYTES)).cast("Q")
         self._mutex = owned_lock()
         self._locked = self._descriptor
@@ -79,7 +81,8 @@ class Guard:
             )
 
     def _wait_for_processes(self, *, patient: bool) -> None:
-        for _ in range(_YIELDS):
+        deadline = time.monotonic() + _SPIN_SECONDS
+        while time.monotonic() < deadline:
             _give_way()
             try:
                 fcntl.flock(self._descriptor, _TRY)

@@ -169,10 +169,17 @@ class Home:
             else:
                 # The first one in: whatever stands in the file belongs to nobody.
                 _wipe(connection)
+                self._remove_drafts()
                 self.guard.start_afresh()
         self.tenant.announce(connection)
         for holder in dead:
             self.live.remove(holder)
+
+    def _remove_drafts(self) -> None:
+        """Files that someone was making when they died."""
+        for name in os.listdir(self.directory):
+            if name.endswith(".new") and name.startswith(("slots.", "config.toml.")):
+                os.unlink(os.path.join(self.directory, name))
 
     def _set_aside(self, damage: Damaged) -> None:
         aside = self.database.set_aside()
@@ -219,11 +226,12 @@ class Home:
         try:
             self.guard.acquire(patient=True)
             self.database.let_go()
+        finally:
+            self.guard.release()
+            self.database.forget()
             if self._presence is not None:
                 self._presence.leave()
                 self._presence, self.holder_id = None, ""
-        finally:
-            self.guard.release()
             self.live.close()
             self.guard.close()
 

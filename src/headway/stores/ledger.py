@@ -28,7 +28,7 @@ class Ledger:
     def __init__(self, home: Home, *, max_waiting: int) -> None:
         self._home, self._max_waiting = home, max_waiting
         self._new_keys = 0
-        self.note: Callable[[list[tuple[Ticket, Decision]], set[str]], None]
+        self.note: Callable[[list[Decision], set[str]], None]
         self.note_dead: Callable[[str, list[Ticket]], None]
 
     def admission(self, book: SqlBook) -> Admission:

@@ -222,6 +222,10 @@ class Presence:
         """Be woken when one of these ends; those that are gone already are the answer."""
         return [holder for holder in holders if holder != self.id and not self._watch(holder)]
 
+    def watched(self) -> list[str]:
+        """Those whose end is waited for."""
+        return list(self._watched)
+
     def watches(self, holder: str) -> bool:
         """Whether the end of this holder would be noticed."""
         return holder == self.id or holder in self._watched

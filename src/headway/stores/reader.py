@@ -61,10 +61,6 @@ class Reader:
     def terms(self) -> Terms:
         return self._read(read_terms)
 
-    def holders_at_work(self) -> list[str]:
-        """Everyone who has a lease or a reservation."""
-        return self._read(lambda look: [holder for (holder,) in look(HOLDERS_AT_WORK)])
-
     def survey(self, path: Sequence[str]) -> list[KeyState]:
         def read(look: Look) -> list[KeyState]:
             marks = ",".join("?" * len(path))
@@ -159,18 +155,23 @@ class Reader:
 
         return self._read(read)
 
-    def heads_a_line(self, holder: str) -> bool:
-        """Whether one of the holder's tickets is the next to be served somewhere."""
-        return self._read(
-            lambda look: bool(
-                look(
-                    "select 1 from waiting as own where id > ? and id < ? and not exists"
-                    " (select 1 from waiting as other where other.at = own.at"
-                    " and (other.rank, other.id) < (own.rank, own.id)) limit 1",
-                    id_range(holder),
-                )
+    def in_front_of(self, holder: str) -> list[str]:
+        """Whose end the holder has to notice, for all its waiting tickets."""
+
+        def read(look: Look) -> list[str]:
+            rows = look(
+                "select (select id from waiting as other where other.at = own.at"
+                " and (other.rank, other.id) < (own.rank, own.id)"
+                " order by other.rank desc, other.id desc limit 1)"
+                " from waiting as own where id > ? and id < ?",
+                id_range(holder),
             )
-        )
+            in_front = {None if row[0] is None else row[0].partition("-")[0] for row in rows}
+            if None in in_front:
+                in_front.update(found for (found,) in look(HOLDERS_AT_WORK))
+            return [found for found in in_front if found is not None]
+
+        return self._read(read)
 
     def _read(self, read: Callable[[Look], T]) -> T:
         with self._mutex:

@@ -22,16 +22,25 @@ LEASE_COLUMNS = "id, keys, weight, task, priority, parent, within, arrival, sinc
 WAITING_COLUMNS = (
     "id, keys, weight, task, priority, parent, within, arrival, since, rank, at, reserved"
 )
+INSERT_WAITING = (
+    f"insert or replace into waiting ({WAITING_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?,?)"
+)
 INSERT_LEASE = f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)"
 # A holder's name is the first six letters of its tickets' ids.
 HOLDERS_AT_WORK = (
-    "select substr(id, 1, 6) from leases"
-    " union select substr(id, 1, 6) from waiting where reserved is not null"
-    " union select substr(borrower, 1, 6) from loans"
-    # A head that is too heavy for the room there is keeps everyone behind it waiting.
-    " union select substr((select id from waiting where at = keys.key order by rank, id limit 1),"
-    " 1, 6) from keys where waiting > 0 and paused = 0 and used + reserved < cap"
+    # One step per holder, however many leases it has.
+    "with recursive lease (id) as (select min(id) from leases union all"
+    " select (select min(id) from leases where id > substr(lease.id, 1, 6) || '.')"
+    " from lease where id is not null)"
+    " select substr(id, 1, 6) from lease where id is not null"
+    " union all select substr(id, 1, 6) from waiting where reserved is not null"
+    " union all select substr(borrower, 1, 6) from loans"
+    # A head that is too heavy for the room there is keeps those behind it waiting.
+    " union all select substr("
+    "(select id from waiting where at = keys.key order by rank, id limit 1), 1, 6)"
+    " from keys where waiting > 0 and paused = 0 and used + reserved < cap"
 )
+IN_FRONT = "select id from waiting where at = ? and (rank, id) < (?, ?) order by rank desc, id desc limit 1"
 STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
 
 
@@ -49,7 +58,7 @@ class SqlBook:
         self._terms: Terms | None = None
         self.new_keys = 0
         # For after the commit: what to tell whom, and which lines must look anew.
-        self.told: list[tuple[Ticket, Decision]] = []
+        self.told: list[Decision] = []
         self.stirred: set[str] = set()
         # Dead holders whose tickets were given back.
         self.buried: dict[str, list[Ticket]] = {}
@@ -85,23 +94,7 @@ class SqlBook:
 
     def park(self, ticket: Ticket) -> None:
         self._tickets[ticket.id] = ticket
-        self._execute(
-            f"insert or replace into waiting ({WAITING_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                ticket.id,
-                "\n".join(ticket.keys),
-                ticket.weight,
-                ticket.task,
-                ticket.priority,
-                ticket.parent,
-                "\n".join(ticket.within),
-                ticket.arrival,
-                ticket.since,
-                ticket.rank,
-                ticket.at,
-                "\n".join(ticket.reserved) or None,
-            ),
-        )
+        self._execute(INSERT_WAITING, waiting_row(ticket))
 
     def grant(self, ticket: Ticket) -> None:
         ticket.token, ticket.since = self._next_token(), self._now
@@ -153,7 +146,7 @@ class SqlBook:
         return list(self._waiting("order by rank, id"))
 
     def tell(self, ticket: Ticket, decision: Decision) -> None:
-        self.told.append((ticket, decision))
+        self.told.append(decision)
         kind = _KINDS.get(type(decision))
         if kind is not None:
             self._execute(
@@ -238,11 +231,18 @@ class SqlBook:
                 holders.update(ticket.holder for ticket in first)
         return holders
 
-    def held_up(self, ticket: Ticket) -> bool:
-        """Whether a parked ticket waits for someone's end: as the head, or for the head's."""
-        return ticket.at is not None and (
-            self.key(ticket.at).admits(1) or self.head(ticket.at) is ticket
-        )
+    def in_front_of(self, ticket: Ticket) -> list[str]:
+        """Whose end a parked ticket's process has to notice.
+
+        The head of a line waits for those at work. Everyone else waits for the one in
+        front, who would notice for both; so a whole line of dead is noticed from its end.
+        """
+        assert ticket.at is not None
+        place = (ticket.at, ticket.rank, ticket.id)
+        before = self._execute(IN_FRONT, place).fetchone()
+        if before is None or self.key(ticket.at).admits(1):
+            return self.holders_at_work()
+        return [before[0].partition("-")[0]]
 
     def holders_at_work(self) -> list[str]:
         """Everyone who has a lease or a reservation, and whose end would free something."""
@@ -327,6 +327,24 @@ def lease_row(ticket: Ticket, token: int) -> tuple[object, ...]:
         ticket.arrival,
         ticket.since,
         token,
+    )
+
+
+def waiting_row(ticket: Ticket) -> tuple[object, ...]:
+    """The values of a row in ``waiting``."""
+    return (
+        ticket.id,
+        "\n".join(ticket.keys),
+        ticket.weight,
+        ticket.task,
+        ticket.priority,
+        ticket.parent,
+        "\n".join(ticket.within),
+        ticket.arrival,
+        ticket.since,
+        ticket.rank,
+        ticket.at,
+        "\n".join(ticket.reserved) or None,
     )
 
 

@@ -14,13 +14,13 @@ from headway.errors import StoreUnavailable
 from headway.stores.admission import changed_keys
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
-from headway.stores.ledger import Ledger, roll_back
+from headway.stores.ledger import Ledger
 from headway.stores.processes import describe
 from headway.stores.reader import Reader
 from headway.stores.recovery import Recovery
-from headway.stores.sqlbook import INSERT_LEASE, lease_row
+from headway.stores.shortcuts import Shortcuts
 from headway.stores.wakeups import Wakeups
-from headway.tickets import Granted, Refused, Waiting
+from headway.tickets import Granted, Refused, Revoked, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,16 +39,6 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 0.005
 _REST_SECONDS = 1.0
-
-_TAKE_ROOM = (
-    "update keys set used = used + ? where key = ?"
-    " and used + reserved + ? <= cap and waiting = 0 and paused = 0"
-)
-_FREE_ROOM = (
-    "update keys set used = used - ?, hold_seconds ="
-    " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ? and waiting = 0"
-)
-_DELETE_UNLENT_LEASE = "delete from leases where id = ? and lent = 0"
 
 
 def _boot_clock() -> Callable[[], float]:
@@ -79,6 +69,12 @@ class SqliteStore:
         self._wakeups = Wakeups(self._home, self._reader, self)
         self._ledger = Ledger(self._home, max_waiting=settings.max_waiting)
         self._ledger.note, self._ledger.note_dead = self._wakeups.note, self._wakeups.note_dead
+        self._shortcuts = Shortcuts(
+            self._home,
+            self._wakeups,
+            max_waiting=settings.max_waiting,
+            new_place=self._give_place,
+        )
         self._home.tenant = self._recovery = Recovery(self._home, self._ledger, self._own)
         self._adopt_file(settings)
 
@@ -130,16 +126,15 @@ class SqliteStore:
     def _request(self, connection: Connection, ticket: Ticket, wait: bool) -> Answer:  # noqa: FBT001
         if not self._home.presence.is_busy:
             self._home.presence.get_busy()
-        if ticket.parent is None and self._home.settled:
-            if self._go_straight_in(connection, ticket):
-                return Granted(ticket.id, ticket.token)
-        else:
+        if not self._home.settled:
             awaited = self._home.awaited(connection)
             if awaited:
                 raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
-        ticket.arrival = self._home.guard.next_arrival(int(self._clock() * 1e6))
-        ticket.rank = ticket.arrival - ticket.priority * self._boost
-        ticket.since = time.time()
+        if ticket.parent is None:
+            answer = self._shortcuts.come(ticket, wait=wait)
+            if answer is not None:
+                return answer
+        self._give_place(ticket)
         try:
             return self._ledger.transact(
                 connection, lambda book: self._enter(book, ticket, wait=wait)
@@ -149,32 +144,19 @@ class SqliteStore:
             ticket.clear()
             raise
 
-    def _go_straight_in(self, connection: Connection, ticket: Ticket) -> bool:
-        """Grant a ticket that finds room and nobody waiting on every one of its keys."""
-        weight, cursor = ticket.weight, self._home.database.cursor
-        execute = cursor.execute
-        try:
-            execute("begin immediate")
-            for key in ticket.path:
-                execute(_TAKE_ROOM, (weight, key, weight))
-                if cursor.rowcount == 0:
-                    execute("rollback")
-                    return False
-            token, ticket.since = self._home.guard.next_token(), time.time()
-            execute(INSERT_LEASE, lease_row(ticket, token))
-            execute("commit")
-            ticket.token = token
-        except BaseException:
-            roll_back(connection)
-            raise
-        return True
+    def _give_place(self, ticket: Ticket) -> None:
+        if ticket.arrival:
+            return
+        ticket.arrival = self._home.guard.next_arrival(int(self._clock() * 1e6))
+        ticket.rank = ticket.arrival - ticket.priority * self._boost
+        ticket.since = time.time()
 
     def _enter(self, book: SqlBook, ticket: Ticket, *, wait: bool) -> Answer:
         admission = self._ledger.admission(book)
         refusal = admission.enter(ticket)
-        if refusal is None and book.held_up(ticket):
+        if refusal is None and ticket.at is not None:
             # Before anyone waits or is sent away: are those in front alive at all?
-            self._ledger.reclaim(book, self._home.presence.watch(book.holders_at_work()))
+            self._ledger.reclaim(book, self._home.presence.watch(book.in_front_of(ticket)))
         refusal = refusal or admission.turn_away(ticket, wait=wait)
         if refusal is not None:
             return refusal
@@ -195,30 +177,11 @@ class SqliteStore:
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
-        if ticket.parent is None and self._go_straight_out(connection, ticket, held_seconds):
+        if ticket.parent is None and self._shortcuts.go(ticket, held_seconds):
             return True
         return self._ledger.transact(
             connection, lambda book: self._leave(book, ticket, held_seconds)
         )
-
-    def _go_straight_out(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
-        """End a lease that nobody waits for and that lends nothing."""
-        weight, cursor = ticket.weight, self._home.database.cursor
-        execute = cursor.execute
-        try:
-            execute("begin immediate")
-            execute(_DELETE_UNLENT_LEASE, (ticket.id,))
-            found = cursor.rowcount
-            for key in ticket.path if found else ():
-                execute(_FREE_ROOM, (weight, held_seconds, held_seconds, key))
-                found = cursor.rowcount
-                if not found:
-                    break
-            execute("commit" if found else "rollback")
-        except BaseException:
-            roll_back(connection)
-            raise
-        return bool(found)
 
     def _leave(self, book: SqlBook, ticket: Ticket, held_seconds: float) -> bool:
         found = book.ticket(ticket.id)
@@ -343,6 +306,10 @@ class SqliteStore:
                 return
             ticket.at, ticket.token, ticket.since = None, decision.token, time.time()
         else:
+            if isinstance(decision, Revoked) and ticket.at is not None:
+                # Granted and taken back before we heard of it: who waits must hear both.
+                ticket.at = None
+                self.news.append(Granted(ticket.id, ticket.token))
             ticket.verdict = decision
         self.news.append(decision)
 
@@ -372,11 +339,14 @@ class SqliteStore:
         self._wakeups.forget_after_fork()
 
     def close(self) -> None:
-        if self._home.holder_id:
-            for ticket in list(self._own.values()):
-                self.release(ticket, 0.0)
-        self._reader.close()
-        self._home.leave()
+        try:
+            if self._home.holder_id:
+                for ticket in list(self._own.values()):
+                    self.release(ticket, 0.0)
+        finally:
+            # If that failed, others will find this holder gone and give back for it.
+            self._reader.close()
+            self._home.leave()
 
     # -- inside -----------------------------------------------------------------------------
 

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
         def waiting_tickets(self) -> list[Ticket]: ...
 
 
+_MANY_HOLDERS = 1000
+# Of the looks that find nothing, four a second, every so many also test locks.
+_PROBE_EVERY = 3
+
+
 class Wakeups:
     """Sends and receives them for one process."""
 
@@ -52,7 +57,10 @@ class Wakeups:
         self._buried: deque[tuple[str, list[Ticket]]] = deque()
         # Releases asked for from inside an operation.
         self.left_over: deque[tuple[Ticket, float]] = deque()
+        # Which head was told of which holders.
+        self._told_of: dict[str, set[str]] = {}
         self._seen_version = -1
+        self._quiet_looks = 0
 
     @property
     def something_to_tell(self) -> bool:
@@ -60,22 +68,48 @@ class Wakeups:
 
     # -- sending ----------------------------------------------------------------------------
 
-    def note(self, told: Iterable[tuple[Ticket, Decision]], heads: set[str]) -> None:
-        """Keep what a committed operation has to tell; ``send`` does it outside the guard."""
-        own, inode = self._home.presence.id, self._home.database.inode
-        messages: dict[str, list[str]] = {}
-        for ticket, decision in told:
-            if ticket.holder == own:
+    def note(self, told: Iterable[Decision], heads: set[str]) -> None:
+        """Keep what a committed operation has to tell; ``send`` does it outside the guard.
+
+        ``heads`` are the holders of those who now are next in a line.
+        """
+        own = self._home.holder_id
+        messages: dict[str, str] = {}
+        granted: list[str] = []
+        for decision in told:
+            holder = decision.ticket_id.partition("-")[0]
+            if isinstance(decision, Granted):
+                granted.append(holder)
+            if holder == own:
                 self._office.decided(decision)
             elif isinstance(decision, Granted):
-                line = f"g {inode} {ticket.id} {decision.token}"
-                messages.setdefault(ticket.holder, []).append(line)
+                inode = self._home.database.inode
+                line = f"g {inode} {decision.ticket_id} {decision.token}\n"
+                messages[holder] = messages.get(holder, "") + line
             else:
-                messages.setdefault(ticket.holder, []).append("v")
-        for holder in heads:
-            messages.setdefault(holder, []).append("h")
-        for holder, lines in messages.items():
-            self._outbox.append((holder, "\n".join(lines)))
+                messages[holder] = messages.get(holder, "") + "v\n"
+        for head in heads:
+            if self._has_to_look(head, granted):
+                messages[head] = messages.get(head, "") + "h\n"
+        self._outbox.extend(messages.items())
+
+    def _has_to_look(self, head: str, granted: list[str]) -> bool:
+        """Whether the head may not be watching those who were granted something.
+
+        Who was told once watches for good: there is no need to wake it for the same
+        holder again.
+        """
+        if not granted:
+            return True
+        if head == self._home.holder_id:
+            return not all(map(self._home.presence.watches, granted))
+        known = self._told_of.setdefault(head, set())
+        if known.issuperset(granted):
+            return False
+        if len(self._told_of) > _MANY_HOLDERS:
+            self._told_of.clear()
+        known.update(granted)
+        return True
 
     def note_dead(self, holder: str, tickets: list[Ticket]) -> None:
         """A holder was found dead, and its tickets were given back."""
@@ -110,13 +144,14 @@ class Wakeups:
         messages, some_missing, ended = self._home.presence.receive(timeout_seconds)
         try:
             for message in messages:
-                for line in message.split("\n"):
+                for line in message.splitlines():
                     self._act_on(line, ended)
             if ended:
                 self._office.reclaim(ended)
                 self._home.presence.watch_by_lock(ended)
             if some_missing or not (messages or ended):
                 self.catch_up()
+                self._probe_watched()
         except Exception:
             # What the messages said is lost with them: find it in the database next time.
             self._seen_version = -1
@@ -147,14 +182,26 @@ class Wakeups:
         self._seen_version = version
         for decision in self._reader.decisions(self._home.presence.id):
             self._office.decided(decision)
-        if self._office.waiting_tickets() and self._reader.heads_a_line(self._home.presence.id):
+        if self._office.waiting_tickets():
             self._watch_holders()
 
     def _watch_holders(self) -> None:
         """Be there when one of those ends who keep us waiting."""
-        gone = self._home.presence.watch(self._reader.holders_at_work())
+        gone = self._home.presence.watch(self._reader.in_front_of(self._home.holder_id))
         if gone:
             self._office.reclaim(gone)
+
+    def _probe_watched(self) -> None:
+        """Look at the locks themselves, now and then.
+
+        A process can lose its lock and live on: it became another program, or it closed
+        all its files as daemons do.
+        """
+        self._quiet_looks += 1
+        if self._quiet_looks % _PROBE_EVERY == 0:
+            gone = [h for h in self._home.presence.watched() if not self._home.live.is_alive(h)]
+            if gone:
+                self._office.reclaim(gone)
 
     def interrupt(self) -> None:
         """Make ``listen`` return early, in another thread."""
