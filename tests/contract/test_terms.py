@@ -192,9 +192,9 @@ def test_a_limit_raised_with_a_pause_lets_nobody_in(rig: Rig) -> None:
 def test_a_pause_stops_admission_and_not_work(rig: Rig) -> None:
     """Nothing starts on a paused key, however much room there is; what runs goes on."""
     rig.limit(llm=3)
-    running = rig.ask("llm")
+    running = rig.ask("llm", by=0)
     rig.pause("llm")
-    late = rig.ask("llm")
+    late = rig.ask("llm", by=0)
     assert rig.runs(running)
     assert rig.at(late) == "llm"
     assert rig.release(running)

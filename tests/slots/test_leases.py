@@ -20,6 +20,7 @@ from tests.slots.support import (
 
 from headway import ConfigError, Governor, LeaseLost, StoreUnavailable, waiting
 from headway.slot import Lease
+from headway.tickets import Ticket
 
 if TYPE_CHECKING:
     from tests.slots.conftest import Govern
@@ -306,7 +307,7 @@ def test_generators_closed_elsewhere_do_not_pile_up(govern: Govern) -> None:
 
     def leases() -> int:
         gc.collect()
-        return sum(isinstance(thing, Lease) for thing in gc.get_objects())
+        return sum(isinstance(thing, Lease | Ticket) for thing in gc.get_objects())
 
     def start_and_close_elsewhere(times: int) -> None:
         for _ in range(times):

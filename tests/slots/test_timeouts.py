@@ -7,7 +7,7 @@ import random
 import threading
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.slots.support import (
@@ -73,6 +73,32 @@ def test_a_timeout_that_races_a_grant_has_one_outcome(govern: Govern, *, in_task
     assert all(len(ends) == 1 for ends in told.values()), told
     assert outcomes["granted"] + outcomes["timed out"] == 120
     assert sum(ends == ["timed out"] for ends in told.values()) == outcomes["timed out"]
+    assert_clean(governor)
+
+
+@pytest.mark.parametrize("in_tasks", [False, True], ids=["thread", "task"])
+def test_a_grant_that_comes_just_before_the_timeout_counts(
+    govern: Govern, monkeypatch: pytest.MonkeyPatch, *, in_tasks: bool
+) -> None:
+    """Whoever finds on leaving the line that it was granted goes ahead."""
+    governor = govern({"k": 1})
+    held, store = Held(governor, "k"), governor._turnstile.store
+    withdraw = store.withdraw
+
+    def grant_then_withdraw(*args: Any, **options: Any) -> Any:
+        held.let_go()
+        return withdraw(*args, **options)
+
+    async def in_task() -> str:
+        async with governor.slot("k", timeout=0.001):
+            return "granted"
+
+    def plain() -> str:
+        with governor.slot("k", timeout=0.001):
+            return "granted"
+
+    monkeypatch.setattr(store, "withdraw", grant_then_withdraw)
+    assert Worker(lambda: asyncio.run(in_task()) if in_tasks else plain()).result() == "granted"
     assert_clean(governor)
 
 

@@ -85,6 +85,8 @@ class Home:
                 return work(database.connection, *args)
         except OSError as error:
             raise self._unusable(error) from error
+        except sqlite3.Error as error:
+            raise StoreUnavailable(self.database.path, str(error)) from error
         finally:
             try:
                 guard.release()
@@ -100,6 +102,17 @@ class Home:
     def _reopen(self, _: Connection) -> None:
         if not self.database.is_current():
             self._open()
+
+    def replace(self, damage: Damaged) -> None:
+        """Put a new database in the place of one that a reader found damaged."""
+        generation = self.guard.generation
+
+        def work(_: Connection) -> None:
+            if self.guard.generation == generation:
+                self._set_aside(damage)
+                self._open()
+
+        self.operate(work)
 
     def _mend(self, error: sqlite3.Error) -> None:
         """Replace a damaged database; raise what any other error means."""

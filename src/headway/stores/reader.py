@@ -7,9 +7,12 @@ long the look takes.
 from __future__ import annotations
 
 import _thread
+import sqlite3
 
 from headway.stores.admission import KeyState
 from headway.stores.base import Census, Outlook
+from headway.stores.database import Damaged
+from headway.stores.ledger import roll_back
 from headway.stores.sqlbook import (
     HOLDERS_AT_WORK,
     LEASE_COLUMNS,
@@ -175,12 +178,22 @@ class Reader:
 
     def _read(self, read: Callable[[Look], T]) -> T:
         with self._mutex:
-            connection = self._current_connection()
-            connection.execute("begin")
             try:
-                return read(lambda *query: connection.execute(*query).fetchall())
-            finally:
-                connection.execute("rollback")
+                return self._look(read)
+            except sqlite3.Error as error:
+                meaning = self._database.translate(error)
+                if not isinstance(meaning, Damaged):
+                    raise meaning from error
+                self._home.replace(meaning)
+            return self._look(read)
+
+    def _look(self, read: Callable[[Look], T]) -> T:
+        connection = self._current_connection()
+        try:
+            connection.execute("begin")
+            return read(lambda *query: connection.execute(*query).fetchall())
+        finally:
+            roll_back(connection)
 
     def _current_connection(self) -> Connection:
         if not (self._database.is_open and self._database.is_current()):

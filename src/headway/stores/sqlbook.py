@@ -40,7 +40,8 @@ HOLDERS_AT_WORK = (
     "(select id from waiting where at = keys.key order by rank, id limit 1), 1, 6)"
     " from keys where waiting > 0 and paused = 0 and used + reserved < cap"
 )
-IN_FRONT = "select id from waiting where at = ? and (rank, id) < (?, ?) order by rank desc, id desc limit 1"
+_BACKWARDS = "order by rank desc, id desc limit 1"
+IN_FRONT = f"select id from waiting where at = ? and (rank, id) < (?, ?) {_BACKWARDS}"
 STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
 
 
