@@ -135,7 +135,7 @@ async def _turn(
         switchboard.detach(ticket.id)
     if waiter.future.done():
         return waiter.future.result()
-    return await in_thread(lambda: turnstile.store.withdraw(ticket))
+    return await in_thread(lambda: turnstile.withdraw(ticket))
 
 
 async def finish(turnstile: Turnstile, ticket: Ticket, held_seconds: float) -> None:

@@ -73,7 +73,13 @@ class Turnstile:
                 self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
         finally:
             self.switchboard.detach(ticket.id)
-        return waiter.decision or self.store.withdraw(ticket)
+        return waiter.decision or self.withdraw(ticket)
+
+    def withdraw(self, ticket: Ticket) -> Decision | None:
+        """Leave the line, and wake those whom that lets in; or learn what was decided before."""
+        decision = self.store.withdraw(ticket)
+        self.switchboard.deliver()
+        return decision
 
     def new_ticket(self, request: Request) -> Ticket:
         """A ticket for this request, made by the present thread or task."""

@@ -180,11 +180,18 @@ def test_a_ticket_can_be_cancelled_from_another_governor(home: str) -> None:
         assert_clean(ours)
 
 
-def test_neighbours_move_up_when_time_runs_out(govern: Govern) -> None:
+@pytest.mark.parametrize("in_tasks", [False, True], ids=["thread", "task"])
+def test_neighbours_move_up_when_time_runs_out(govern: Govern, *, in_tasks: bool) -> None:
     """One who gives up makes room for a lighter one behind."""
     governor = govern({"k": 2})
 
+    async def heavy_task() -> None:
+        async with governor.slot("k", task="heavy", weight=2, timeout=0.2):
+            raise AssertionError("there was no room")
+
     def heavy() -> None:
+        if in_tasks:
+            asyncio.run(heavy_task())
         with governor.slot("k", task="heavy", weight=2, timeout=0.2):
             raise AssertionError("there was no room")
 
