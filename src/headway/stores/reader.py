@@ -190,6 +190,7 @@ class Reader:
     def _look(self, read: Callable[[Look], T]) -> T:
         connection = self._current_connection()
         try:
+            roll_back(connection)  # what Ctrl-C left of the last look
             connection.execute("begin")
             return read(lambda *query: connection.execute(*query).fetchall())
         finally:
