@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help test check bench soak clean format
+.PHONY: help demo test check bench soak clean format
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -19,6 +19,9 @@ $(STAMP): pyproject.toml
 $(BENCH_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@
+
+demo: $(STAMP)  ## eight agents share three slots, one of them is killed
+	$(BIN)/python examples/eight_agents.py
 
 test: $(STAMP)  ## all tests
 	$(BIN)/python -m pytest -m 'not soak' -n 2 --dist worksteal

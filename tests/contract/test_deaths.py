@@ -155,6 +155,16 @@ def test_who_asks_next_finds_a_dead_holders_slot(rig: Rig) -> None:
     assert rig.runs(first)
 
 
+def test_who_asks_next_finds_a_dead_childs_loan(rig: Rig) -> None:
+    """A sibling does not wait for a loan that a dead child had when it died waiting."""
+    rig.limits({"llm": 1, "zzz": 1})
+    parent = rig.ask("llm", by=0)
+    rig.ask("zzz", by=0)
+    rig.ask("llm", "zzz", by=2, parent=parent)
+    rig.kill(2)
+    assert rig.runs(rig.ask("llm", by=1, parent=parent))
+
+
 def test_who_asks_next_is_not_held_up_by_a_dead_waiter(rig: Rig) -> None:
     """A ticket does not queue behind one whose owner is gone."""
     rig.limit(llm=2)
