@@ -209,7 +209,8 @@ class HeldLease(Lease):
         self.__class__ = Lease  # type: ignore[assignment]
 
     def __del__(self) -> None:
-        if not self.ticket.ended:
+        ticket = getattr(self, "ticket", None)  # none if Ctrl-C struck while it was made
+        if ticket is not None and not ticket.ended:
             self._turnstile.give_back(self)
 
 

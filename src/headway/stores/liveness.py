@@ -8,11 +8,11 @@ is never mistaken for a living holder by another.
 
 from __future__ import annotations
 
+import _socket  # what socket.py adds to it takes longer to load than a home to open
 import _thread
 import fcntl
 import os
 import select
-import socket
 import sys
 
 from headway.stores.base import Holder, new_holder_id
@@ -167,7 +167,7 @@ class Presence:
         self._watched: dict[str, int | None] = {}
         self._holder_of: dict[int, str] = {}
         try:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
             self._socket.setblocking(False)
             self._bind()
             self._epoll = select.epoll() if _HAS_EPOLL else None
