@@ -6,10 +6,11 @@ import argparse
 import json
 import logging
 import sys
+import traceback
 
 from bench import crash, depth, handoff, idle, loop, order, startup, throughput, uncontended
 from bench.figure import Effort
-from bench.report import machine, summary
+from bench.report import machine, summary, warning
 
 FIGURES = (
     uncontended.SHARED,
@@ -37,24 +38,34 @@ def main() -> int:
         parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(figures)}")
 
     logging.getLogger("headway").addHandler(logging.NullHandler())  # we crash holders on purpose
-    where, results = machine(), []
+    where, results, failed = machine(), [], []
     for key, value in where.items():
         print(f"{key}: {value}")
+    if busy := warning():
+        print(busy)
     for name in options.names or figures:
         print(flush=True)
-        results.append(figures[name].run(Effort(quick=options.quick)))
-        print(results[-1].table(), flush=True)
+        try:
+            results.append(figures[name].run(Effort(quick=options.quick)))
+        except Exception:  # noqa: BLE001 - the other figures are worth having
+            traceback.print_exc()
+            failed.append(name)
+        else:
+            print(results[-1].table(), flush=True)
     print(f"\n{summary(results)}")
+    if failed:
+        print(f"Failed: {', '.join(failed)}.")
     if options.json:
         found = {
             "machine": where,
             "quick": options.quick,
             "figures": [result.as_json() for result in results],
+            "failed": failed,
         }
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(found, file, indent=2, ensure_ascii=False)
             file.write("\n")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bench import contenders, roles
-from bench.children import Child, Crew, crew
+from bench.children import LIFE_SECONDS, Child, Crew, crew
 from bench.contenders import KEY, Contender
 from bench.figure import Effort, Figure, Findings
 from bench.report import Aim, Row, Value
@@ -29,7 +29,8 @@ PEERS = (
 
 # Runs in another pid namespace, where no process of ours can be named.
 STRANGER = f"""
-import sys, time, headway
+import signal, sys, time, headway
+signal.alarm({LIFE_SECONDS})
 governor = headway.Governor(sys.argv[1])
 with governor.slot("elsewhere"):
     print("here", flush=True)

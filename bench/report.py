@@ -133,8 +133,12 @@ def summary(results: Sequence[Result]) -> str:
         if not row.met
     ]
     seconds = sum(result.seconds for result in results)
-    count = f"{len(aimed) - len(missed)} of {len(aimed)} aims met, in {seconds:.0f} s."
-    return "\n".join([count, *(["Not met:", *missed] if missed else [])])
+    lines = [f"Measured in {seconds:.0f} s."]
+    if aimed:
+        lines.append(f"{len(aimed) - len(missed)} of {len(aimed)} aims met.")
+    if missed:
+        lines += ["Not met:", *missed]
+    return "\n".join(lines)
 
 
 def machine() -> dict[str, object]:
@@ -147,6 +151,17 @@ def machine() -> dict[str, object]:
         "sqlite": sqlite3.sqlite_version,
         "peers": {name: _version(name) for name in PEERS},
     }
+
+
+def warning() -> str | None:
+    """What to think of these figures, if the machine has other things to do."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load < processors / 4:
+        return None
+    return (
+        f"This machine is busy (load {load:.1f} on {processors} processors): trust ratios to peers"
+        " that work the same way, not times."
+    )
 
 
 def number(value: Value) -> str:

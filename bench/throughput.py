@@ -37,7 +37,7 @@ def measure(effort: Effort, directory: str) -> Findings:
             for name, team in teams.items():
                 counts, grants, seconds = _run(team, effort.pick(1.5, 1.0))
                 rates[name].append(sum(counts) / seconds)
-                evenness[name].append(min(counts) / max(counts))
+                evenness[name].append(min(counts) / max(1, *counts))
                 if grants:
                     out_of_order.append(_out_of_order(grants))
     rate: dict[str, Value] = {name: statistics.median(seen) for name, seen in rates.items()}
@@ -46,7 +46,7 @@ def measure(effort: Effort, directory: str) -> Findings:
         [
             Row("pairs", "/s", rate.pop("headway"), rate, Aim(9000, at_least=True)),
             Row("least over most served process", "", even.pop("headway"), even),
-            Row("grants out of arrival order", "%", max(out_of_order), aim=Aim(0)),
+            Row("grants out of arrival order", "%", max(out_of_order, default=0.0), aim=Aim(0)),
         ],
         [f"{PROCESSES} processes, {SLOTS} slots, nothing held; filelock has one lock"],
     )

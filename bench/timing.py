@@ -38,11 +38,3 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """The value that so many percent of all stay below."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
-
-
-def microseconds_each(call: Callable[[], object], times: int) -> float:
-    """What one call costs, over so many."""
-    started = time.perf_counter()
-    for _ in range(times):
-        call()
-    return (time.perf_counter() - started) / times * 1e6

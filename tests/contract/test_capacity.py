@@ -240,6 +240,7 @@ def test_a_census_shows_who_runs_and_who_waits(rig: Rig) -> None:
     assert lease.holder in census.holders
 
 
+@pytest.mark.parametrize("make_rig", ["memory", "sqlite"], indirect=True)
 def test_idle_keys_are_forgotten_and_busy_ones_are_not(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

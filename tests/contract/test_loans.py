@@ -285,6 +285,20 @@ def test_a_ticket_is_refused_when_its_tie_to_a_large_loan_ends(rig: Rig) -> None
     assert rig.news() == {("refused", grandchild.id)}
 
 
+def test_a_child_that_counts_on_a_loan_further_along_is_refused_with_its_lender(rig: Rig) -> None:
+    """A lender with nothing lent out may be all that a heavy child elsewhere hopes for."""
+    rig.limits({"x/a": 2, "y": 3})
+    parent = rig.ask("y", weight=3, by=0)
+    stranger = rig.ask("x/a", weight=2, by=1)
+    child = rig.ask("x/a", "y", weight=2, by=2, parent=parent)
+    rig.limit(y=1)
+    assert rig.at(child) == "x/a"
+    rig.release(parent)
+    assert rig.gone(child)
+    assert rig.news() == {("refused", child.id)}
+    assert rig.release(stranger)
+
+
 def test_a_waiting_borrower_too_heavy_for_the_limit_is_refused_with_its_lender(rig: Rig) -> None:
     """A loan that ends leaves nobody in a line that it can never reach the front of."""
     rig.limits({"a": 3, "b": 2})

@@ -220,6 +220,7 @@ def test_a_pause_needs_no_limit(rig: Rig, slots: int | None) -> None:
 def test_a_pause_holds_for_keys_nobody_asked_for_before(rig: Rig) -> None:
     """A key may be paused before its first use."""
     rig.pause("llm/new")
+    assert rig.state("llm/new").paused
     assert rig.at(rig.ask("llm/new")) == "llm/new"
 
 

@@ -118,6 +118,18 @@ def test_cancel_and_grant_at_once_end_in_one_way(crew: Crew) -> None:
     """Whichever comes first, a cancel that says yes means that the ticket never started."""
     crew.limits(k=1)
     rounds = 150
+    holder = crew.start(
+        """
+        governor = headway.Governor()
+        while True:
+            with governor.slot("k"):
+                say("holding")
+                hear()
+            say("left")
+            hear()
+        """
+    )
+    holder.expect("holding")
     waiter = crew.start(
         f"""
         from headway import turnstile
@@ -135,19 +147,7 @@ def test_cancel_and_grant_at_once_end_in_one_way(crew: Crew) -> None:
             hear()
         """
     )
-    holder = crew.start(
-        """
-        governor = headway.Governor()
-        while True:
-            with governor.slot("k"):
-                say("holding")
-                hear()
-            say("left")
-            hear()
-        """
-    )
     operator = crew.start(_OPERATOR)
-    holder.expect("holding")
     ends = set()
     for turn in range(rounds):
         ticket = waiter.expect("waiting")

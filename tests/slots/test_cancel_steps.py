@@ -284,3 +284,39 @@ def test_a_cancelled_release_is_finished_before_the_task_ends(
     assert asyncio.run(main(2))
     assert not asyncio.run(main(99))
     assert_clean(governor)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["on the loop", "in threads"])
+def test_an_unhindered_task_can_be_cancelled_at_every_step(
+    govern: Govern, monkeypatch: pytest.MonkeyPatch, *, busy: bool
+) -> None:
+    """Also where a task that need not wait lets others have a turn: cancelled there, no start."""
+    governor = govern({"k": 1})
+    monkeypatch.setattr(governor._turnstile, "is_time_to_give_way", lambda: True)
+    if busy:
+        always_busy(governor._turnstile.store, monkeypatch)
+    started: list[int] = []
+
+    async def work(at: int) -> None:
+        async with governor.slot("k"):
+            started.append(at)
+
+    async def main(at: int) -> bool:
+        def pausing(step: int, _: object) -> None:
+            if step == at:
+                task.cancel()
+
+        async def stepped() -> None:
+            await Steps(work(at), pausing=pausing)
+
+        task = asyncio.create_task(stepped())
+        await asyncio.wait({task})
+        assert governor.capacity("k").used == 0
+        return task.cancelled()
+
+    step = 1
+    while asyncio.run(main(step)):
+        step += 1
+    assert step > 1
+    assert 1 not in started
+    assert_clean(governor)

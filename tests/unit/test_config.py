@@ -64,6 +64,20 @@ def test_the_environment_beats_the_file(home: str, path: Path) -> None:
     assert (settings.parent_lease, settings.task) == ("abc-1", "issue-16")
 
 
+def test_a_bare_number_is_seconds(home: str, path: Path) -> None:
+    """In the file as a number; in the environment there is only text."""
+    path.write_text("[queue]\nboost = 90\n")
+
+    assert config.load(home, {}).boost_seconds == 90
+    assert config.load(home, {"HEADWAY_QUEUE_BOOST": "30"}).boost_seconds == 30
+
+
+def test_a_key_named_twice_in_the_environment_is_refused(home: str) -> None:
+    """Which of the two was meant is not guessed."""
+    with pytest.raises(ConfigError, match=r"HEADWAY_LIMITS.*agent.*twice"):
+        config.load(home, {"HEADWAY_LIMITS": "agent=2,agent=3"})
+
+
 def test_limits_in_the_environment_are_offered(home: str) -> None:
     """They are kept apart from the file's lines."""
     settings = config.load(home, {"HEADWAY_LIMITS": " agent=4 ,llm/*=unlimited,, a=b=2 "})

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway import ConfigError, keys, llm_key
@@ -10,7 +10,10 @@ segments = st.text(
     st.characters(categories=["L", "N", "P", "S"], exclude_characters="/*"), min_size=1, max_size=6
 )
 some_keys = st.lists(segments, min_size=1, max_size=4).map("/".join)
-names = st.text(st.characters(), min_size=1, max_size=20)
+# Any names, and names made of what escaping is about, which could be mistaken for each other.
+names = st.text(st.characters(), min_size=1, max_size=20) | st.text(
+    "/%2FA5*", min_size=1, max_size=4
+)
 
 
 def ancestors(key: str) -> set[str]:
@@ -63,6 +66,8 @@ def test_a_lineage_leads_from_the_root_to_the_key(key: str) -> None:
 
 
 @given(names, names, st.none() | names, st.none() | names)
+@example("/", "%2F", None, None)
+@example("a", "a/b", "b", None)
 def test_llm_key_gives_different_names_different_keys(
     provider: str, other: str, model: str | None, other_model: str | None
 ) -> None:

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
         def lend(self, lender: str, key: str, borrower: str) -> None: ...
         def end_loan(self, lender: str, key: str) -> None: ...
+        def note_child(self, parent: str) -> None:
+            """Note that someone counts on a lease, so that its end is no simple one."""
+
         def parked_children(self) -> Iterable[Ticket]:
             """Every parked ticket that has a parent, best rank first."""
 
@@ -99,6 +102,8 @@ class Admission:
         for key in ticket.path:
             if self._never_fits(ticket, key):
                 return Refused(ticket.id, "too_heavy", key)
+        if ticket.parent is not None:
+            self._book.note_child(ticket.parent)
         self._collect(ticket, ticket.path)
         return None
 

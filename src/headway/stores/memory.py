@@ -151,7 +151,7 @@ class MemoryStore:
                 self._admission.withdraw(ticket)
             return False
         states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
-        simple = not self._loans
+        simple = not self._loans and not self._parked_children
         for state in states:
             usual = state.hold_seconds
             state.hold_seconds = (
@@ -327,6 +327,9 @@ class MemoryStore:
 
     def end_loan(self, lender: str, key: str) -> None:
         del self._loans[lender, key]
+
+    def note_child(self, parent: str) -> None:
+        """The parked children are known anyway."""
 
     def parked_children(self) -> list[Ticket]:
         return sorted(self._parked_children.values(), key=lambda ticket: ticket.place)

@@ -54,6 +54,7 @@ class Recovery:
             # Lenders may be back later than we are: until then count it as our own.
             ticket.borrowed.clear()
             book.insert_lease(ticket)
+            book.note_child(ticket.id)  # perhaps: those who count on it may be back later
             for key in ticket.path:
                 book.key(key).used += ticket.weight
         book.is_back(self._home.holder_id)

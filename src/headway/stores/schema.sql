@@ -34,7 +34,9 @@ create table leases (
     arrival integer not null,
     since real not null,
     token integer not null,
-    lent integer not null default 0
+    -- Whether anyone counts on this lease: has it on loan, or named it as parent.
+    lent integer not null default 0,
+    has_children integer not null default 0
 ) without rowid;
 
 create table waiting (

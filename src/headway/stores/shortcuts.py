@@ -38,18 +38,18 @@ _FREE_ROOM = (
     "update keys set used = used - ?, hold_seconds ="
     " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ? and waiting = 0"
 )
-_DELETE_UNLENT_LEASE = "delete from leases where id = ? and lent = 0"
+_DELETE_LONE_LEASE = "delete from leases where id = ? and lent = 0 and has_children = 0"
 _LOOK = "select used + reserved, cap, waiting, paused from keys where key = ?"
 _HEAD = (
     "select id, rank, keys, weight, parent, reserved from waiting where at = ?"
     " order by rank, id limit 1"
 )
 _MAKE_LEASE = (
-    "insert into leases select id, keys, weight, task, priority, parent, within, arrival, ?, ?, 0"
+    "insert into leases select id, keys, weight, task, priority, parent, within, arrival, ?, ?, 0, 0"
     " from waiting where id = ?"
 )
-_HAND_OVER = (
-    "update keys set waiting = waiting - 1, hold_seconds ="
+_LEARN = (
+    "update keys set waiting = waiting - ?, hold_seconds ="
     " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ?"
 )
 # So many busy paths are remembered.
@@ -126,9 +126,9 @@ class Shortcuts:
         return True
 
     def _free_room(self, cursor: Cursor, ticket: Ticket, held_seconds: float) -> bool:
-        """Nothing lent and nobody waiting on any key."""
+        """Nobody counts on the lease, and nobody waits on any key."""
         weight, execute = ticket.weight, cursor.execute
-        execute(_DELETE_UNLENT_LEASE, (ticket.id,))
+        execute(_DELETE_LONE_LEASE, (ticket.id,))
         if cursor.rowcount == 0:
             return False
         for key in ticket.path:
@@ -194,13 +194,14 @@ class Shortcuts:
         wanted = ("\n".join(ticket.keys), ticket.weight, None, None)
         if head is None or head[2:] != wanted:
             return False
-        execute(_DELETE_UNLENT_LEASE, (ticket.id,))
+        execute(_DELETE_LONE_LEASE, (ticket.id,))
         if cursor.rowcount == 0:
             return False
         token = self._home.guard.next_token()
         execute(_MAKE_LEASE, (time.time(), token, head[0]))
         execute("delete from waiting where id = ?", (head[0],))
-        execute(_HAND_OVER, (held_seconds, held_seconds, key))
+        for passed in ticket.path:
+            execute(_LEARN, (passed == key, held_seconds, held_seconds, passed))
         following = execute(_HEAD, (key,)).fetchone() if waiting > 1 else None
         execute("commit")
         heads = {following[0].partition("-")[0]} if following else set()

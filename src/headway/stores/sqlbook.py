@@ -140,6 +140,9 @@ class SqlBook:
         self._execute("delete from loans where lender = ? and key = ?", (lender, key))
         self._execute("update leases set lent = lent - 1 where id = ?", (lender,))
 
+    def note_child(self, parent: str) -> None:
+        self._execute("update leases set has_children = 1 where id = ?", (parent,))
+
     def parked_children(self) -> list[Ticket]:
         return list(self._waiting("where parent is not null order by rank, id"))
 
