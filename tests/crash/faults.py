@@ -296,7 +296,7 @@ def write_limits(home: str) -> None:
         file.write("[limits]\n" + "".join(f'"{key}" = {n}\n' for key, n in LIMITS.items()))
 
 
-def drive(name: str, most: int | None) -> str:
+def drive(name: str, most: int | None, report: Callable[[str], None]) -> str:
     """Play a scenario for all lines, or for at most so many that lie evenly spread."""
     import asyncio  # noqa: F401, PLC0415 - loaded once here, not in every fork
     import logging  # noqa: PLC0415
@@ -311,5 +311,9 @@ def drive(name: str, most: int | None) -> str:
     lines = int(stage.play(0))
     step = 1.0 if most is None else max(1.0, lines / most)
     chosen = sorted({1 + int(step * turn) for turn in range(int(lines / step))} | {lines})
-    died = sum(stage.play(deadly).startswith("died") for deadly in chosen)
+    died = 0
+    for deadly in chosen:
+        answer = stage.play(deadly)
+        report(answer)
+        died += answer.startswith("died")
     return f"{died} deaths in {lines} lines"

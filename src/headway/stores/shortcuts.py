@@ -45,7 +45,8 @@ _HEAD = (
     " order by rank, id limit 1"
 )
 _MAKE_LEASE = (
-    "insert into leases select id, keys, weight, task, priority, parent, within, arrival, ?, ?, 0, 0"
+    "insert into leases"
+    " select id, keys, weight, task, priority, parent, within, arrival, ?, ?, 0, 0"
     " from waiting where id = ?"
 )
 _LEARN = (
