@@ -193,9 +193,10 @@ def test_a_full_queue_refuses(make_rig: RigMaker) -> None:
     rig.limits({"llm/a": 1, "llm/b": 1})
     running = rig.ask("llm/a")
     waiting = [rig.ask("llm/a") for _ in range(2)]
-    refused = rig.ask("llm/a", priority=100)
-    assert rig.refusal(refused) == ("queue_full", "llm/a")
-    assert rig.gone(refused)
+    for priority in (0, 100):
+        refused = rig.ask("llm/a", priority=priority)
+        assert rig.refusal(refused) == ("queue_full", "llm/a")
+        assert rig.gone(refused)
     rig.ask("llm/b")
     assert rig.waits(rig.ask("llm/b"), *waiting)
     rig.release(running)

@@ -224,6 +224,19 @@ def test_a_pause_holds_for_keys_nobody_asked_for_before(rig: Rig) -> None:
     assert rig.at(rig.ask("llm/new")) == "llm/new"
 
 
+def test_a_paused_key_is_waited_at_before_a_full_one(rig: Rig) -> None:
+    """A pause stops a ticket in its turn, though the key has no limit and a later one is full."""
+    rig.limits({"y": 1})
+    running = rig.ask("y", by=0)
+    rig.pause("x/a")
+    ticket = rig.ask("x/a", "y", by=0)
+    assert rig.at(ticket) == "x/a"
+    rig.release(running)
+    assert rig.waits(ticket)
+    rig.resume("x/a")
+    assert rig.runs(ticket)
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_a_pause_also_stops_who_had_already_passed(rig: Rig, limited: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A ticket that waits further along does not start while a key behind it is paused."""

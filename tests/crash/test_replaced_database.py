@@ -178,6 +178,10 @@ def test_the_same_file_brought_back_later_counts_nothing_twice(crew: Crew) -> No
     third = _participant(crew, path, 2)
     third.expect("waiting")
     os.rename(crew.home / "slots.db", crew.scratch / "away")
+    # Someone makes a new one, and all move there.
+    crew.watcher()
+    for participant in (early, late, third):
+        crew.wait_until_moved(participant)
     early.ask("leave", "left")
     third.expect("granted")
     os.rename(crew.scratch / "away", crew.home / "slots.db")

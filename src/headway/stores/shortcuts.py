@@ -81,9 +81,11 @@ class Shortcuts:
             if ticket.path not in self._busy:
                 if self._take_room(cursor, ticket):
                     return Granted(ticket.id, ticket.token)
-                self._is_busy(ticket.path)
-            elif wait and self._stand_in_line(cursor, ticket):
+                self._turns_out_busy(cursor, ticket)
+            if wait and self._stand_in_line(cursor, ticket):
                 return Waiting(ticket.id)
+            if ticket.path not in self._busy and self._take_room(cursor, ticket):
+                return Granted(ticket.id, ticket.token)
             cursor.execute("rollback")
         except BaseException:
             ticket.clear()
@@ -99,8 +101,10 @@ class Shortcuts:
             if ticket.path not in self._busy:
                 if self._free_room(cursor, ticket, held_seconds):
                     return True
-                self._is_busy(ticket.path)
-            elif self._hand_over(cursor, ticket, held_seconds):
+                self._turns_out_busy(cursor, ticket)
+            if self._hand_over(cursor, ticket, held_seconds):
+                return True
+            if ticket.path not in self._busy and self._free_room(cursor, ticket, held_seconds):
                 return True
             cursor.execute("rollback")
         except BaseException:
@@ -108,10 +112,13 @@ class Shortcuts:
             raise
         return False
 
-    def _is_busy(self, path: tuple[str, ...]) -> None:
+    def _turns_out_busy(self, cursor: Cursor, ticket: Ticket) -> None:
+        """Undo the attempt, and look before leaping from now on."""
         if len(self._busy) >= _MANY_PATHS:
             self._busy.clear()
-        self._busy.add(path)
+        self._busy.add(ticket.path)
+        cursor.execute("rollback")
+        cursor.execute("begin immediate")
 
     def _take_room(self, cursor: Cursor, ticket: Ticket) -> bool:
         """Room and nobody waiting on every key."""
