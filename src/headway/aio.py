@@ -89,8 +89,8 @@ async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
         turnstile.abandon(ticket)
         raise
     except BaseException:
-        turnstile.teller.abandoned(ticket)
         await finish(turnstile, ticket, 0.0)
+        turnstile.teller.abandoned(ticket)
         raise
 
 

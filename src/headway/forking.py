@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.turnstile import Turnstile
 
+_LOADED_LATE = ("logging", "headway.events", "headway.views", "headway.aio")
+
 # Held while a store is being opened, so that no fork falls into the middle of it.
 opening = _thread.RLock()
 # Those that hold kernel locks are known until they are closed, whoever else forgot them.
@@ -49,6 +51,10 @@ def _all() -> list[Turnstile]:
 
 
 def _before_fork() -> None:
+    for name in _LOADED_LATE:
+        if name in sys.modules:
+            # Wait for another thread that is loading it: the child would wait for ever.
+            __import__(name)
     opening.acquire()
     _at_rest[:] = [turnstile for turnstile in _all() if turnstile.store.come_to_rest()]
 

@@ -176,9 +176,10 @@ class Teller:
 
     def _find_logger(self) -> Logger | None:
         """The log, if anyone in this process uses logging at all."""
-        logging = sys.modules.get("logging")
-        if logging is not None:
-            self._logger = logging.getLogger("headway")
+        # Another thread may be in the middle of loading it.
+        get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+        if get_logger is not None:
+            self._logger = get_logger("headway")
         return self._logger
 
     def _tell(self, event: Event) -> None:

@@ -158,9 +158,9 @@ class Turnstile:
 
     def abandon(self, ticket: Ticket) -> None:
         """See to it that a ticket whose caller is gone neither waits nor holds."""
-        self.teller.abandoned(ticket)
         self.switchboard.detach(ticket.id)
         self.finish_or_retry(ticket, 0.0)
+        self.teller.abandoned(ticket)
 
     def finish_or_retry(self, ticket: Ticket, held_seconds: float) -> None:
         """Take a ticket off the store, now or as soon as the store can be used."""

@@ -83,6 +83,7 @@ class Switchboard:
         self.early: dict[str, Decision] = {}
         self.attending = self._closed = False
         self._busy, self._next_tick = True, 0.0
+        self._complaint = ""
 
     def attach(self, ticket_id: str, waiter: Waiter) -> Decision | None:
         """Wait from now on; or the decision, if it was here first."""
@@ -163,6 +164,7 @@ class Switchboard:
         """Listen, and do not let a store that fails for a moment end anyone's wait."""
         try:
             self._store.listen(seconds)
+            self._complaint = ""
         except Exception as error:  # noqa: BLE001 - whatever fails now may work the next time
             if not self._closed:
                 self._complain(error)
@@ -220,9 +222,12 @@ class Switchboard:
             self.deliver()
 
     def _complain(self, error: Exception) -> None:
+        """Say it once, however often the same fails."""
         import logging  # noqa: PLC0415 - loaded when something is wrong
 
-        logging.getLogger("headway").warning("listening failed and goes on: %s", error)
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            logging.getLogger("headway").warning("listening failed and goes on: %s", error)
 
     def close(self) -> None:
         """Send those who wait away, and let the attendant go."""

@@ -75,6 +75,16 @@ def test_all_that_a_holder_had_comes_back(rig: Rig, notice: Notice) -> None:
     assert rig.state("a").reserved == 0
 
 
+def test_a_death_serves_by_rank(rig: Rig, notice: Notice) -> None:
+    """All that a holder leaves is there at once: the oldest has the first choice of it."""
+    rig.limits({"llm/a": 1, "llm/b": 2, "llm": 2})
+    rig.ask("llm/a", by=1)
+    rig.ask("llm/b", by=1)
+    older, younger = rig.ask("llm/b", weight=2, by=0), rig.ask("llm/a", by=2)
+    notice(rig, rig.kill(1))
+    assert rig.running(older, younger) == [older]
+
+
 def test_a_dead_waiter_with_a_reservation_gives_it_back(rig: Rig, notice: Notice) -> None:
     """What was kept for someone who died while waiting goes on."""
     rig.limits({"llm": 1, "zzz": 1})
@@ -145,14 +155,13 @@ def test_the_next_in_line_dies_after_its_grant(rig: Rig, notice: Notice) -> None
     assert rig.runs(living)
 
 
-def test_who_asks_next_finds_a_dead_holders_slot(rig: Rig) -> None:
+@pytest.mark.parametrize("wait", [True, False])
+def test_who_asks_next_finds_a_dead_holders_slot(rig: Rig, wait: bool) -> None:  # noqa: FBT001
     """Nobody is made to wait, or sent away, for the sake of the dead."""
     rig.limit(llm=1)
     rig.ask("llm", by=2)
     rig.kill(2)
-    first = rig.ask("llm", by=0, wait=False)
-    assert rig.refusal(first) is None
-    assert rig.runs(first)
+    assert rig.runs(rig.ask("llm", by=0, wait=wait))
 
 
 def test_who_asks_next_finds_a_dead_childs_loan(rig: Rig) -> None:

@@ -37,6 +37,18 @@ def test_a_loan_goes_key_by_key(rig: Rig) -> None:
     assert (rig.state("llm").used, rig.state("agent").used) == (1, 1)
 
 
+def test_a_child_that_follows_another_borrows_the_rest(rig: Rig) -> None:
+    """A child that gets its first key from a stranger with the same keys takes only that one."""
+    rig.limits({"a": 1, "z": 2})
+    parent, stranger = rig.ask("z", by=0), rig.ask("a", "z", by=0)
+    child = rig.ask("a", "z", by=0, parent=parent)
+    assert rig.at(child) == "a"
+    rig.release(stranger)
+    assert rig.runs(child)
+    assert rig.store.census().loans == [(parent.id, "z", child.id)]
+    assert rig.state("z").used == 1
+
+
 def test_a_child_is_ahead_of_those_who_wait(rig: Rig) -> None:
     """A loan needs no turn: it takes nothing from those in line."""
     rig.limit(agent=1)

@@ -73,6 +73,16 @@ def test_two_tickets_with_the_same_keys_cannot_block_each_other(rig: Rig) -> Non
     assert rig.runs(second)
 
 
+def test_a_follower_with_the_same_keys_turns_its_reservation_into_use(rig: Rig) -> None:
+    """Who takes over just what another leaves had collected some of it already."""
+    rig.limits({"a": 2, "b": 1})
+    first, second = rig.ask("a", "b", by=0), rig.ask("a", "b", by=0)
+    assert rig.at(second) == "b"
+    rig.release(first)
+    assert rig.runs(second)
+    assert (rig.state("a").used, rig.state("a").reserved) == (1, 0)
+
+
 def test_a_ring_of_tickets_runs_dry(rig: Rig) -> None:
     """Tickets whose pairs of keys form a ring all get their turn."""
     names = ["a", "b", "c", "d"]

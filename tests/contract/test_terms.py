@@ -205,6 +205,17 @@ def test_a_pause_stops_admission_and_not_work(rig: Rig) -> None:
     assert rig.news() == {("granted", late.id)}
 
 
+def test_a_pause_holds_back_a_line_that_was_there_before(rig: Rig) -> None:
+    """A slot that is freed on a paused key stays free, though somebody waits for just that."""
+    rig.limit(llm=1)
+    running, waiting = rig.ask("llm", by=0), rig.ask("llm", by=0)
+    rig.pause("llm")
+    rig.release(running)
+    assert rig.waits(waiting)
+    rig.resume("llm")
+    assert rig.runs(waiting)
+
+
 @pytest.mark.parametrize("slots", [None, 5])
 def test_a_pause_needs_no_limit(rig: Rig, slots: int | None) -> None:
     """A key with and without a limit can be paused, with all its descendants."""

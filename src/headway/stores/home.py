@@ -231,7 +231,11 @@ class Home:
         """
         if self.guard.is_mine() or not self.guard.come_to_rest(seconds):
             return False
-        self.database.let_go()
+        try:
+            self.database.let_go()
+        except BaseException:
+            self.guard.go_on()
+            raise
         return True
 
     def leave(self) -> None:

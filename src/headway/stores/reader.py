@@ -55,11 +55,14 @@ class Reader:
         if database is not None:
             database.forget()
         self._mutex = _thread.allocate_lock()
+        self._openings = 0
         self._database = self._home.database.twin()
 
     def version(self) -> int:
-        """Differs when somebody has committed something."""
-        return self._read(lambda look: int(look("pragma data_version")[0][0]))
+        """Differs when somebody may have committed something."""
+        seen = self._read(lambda look: int(look("pragma data_version")[0][0]))
+        # SQLite counts for each connection anew.
+        return self._openings << 32 | seen
 
     def terms(self) -> Terms:
         return self._read(read_terms)
@@ -200,6 +203,7 @@ class Reader:
         if not (self._database.is_open and self._database.is_current()):
             # Let the home find or make the file: it knows what has to be said in it.
             self._home.refresh()
+            self._openings += 1
             self._database.open(self._home.guard.generation)
         return self._database.connection
 
@@ -207,7 +211,11 @@ class Reader:
         """Before a fork: no look under way, no connection."""
         if not self._mutex.acquire(True, seconds):
             return False
-        self._database.let_go()
+        try:
+            self._database.let_go()
+        except BaseException:
+            self._mutex.release()
+            raise
         return True
 
     def go_on(self) -> None:

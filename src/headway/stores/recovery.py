@@ -39,7 +39,8 @@ class Recovery:
         self._ledger.transact(connection, self._announce)
 
     def _announce(self, book: SqlBook) -> None:
-        own = {ticket.id: ticket for ticket in self._own.values() if ticket.is_decided}
+        # A copy: other threads put in what they are about to ask for.
+        own = {ticket.id: ticket for ticket in list(self._own.values()) if ticket.is_decided}
         admission = self._ledger.admission(book)
         for ticket in book.tickets_of(self._home.holder_id):
             if ticket.id not in own:

@@ -320,11 +320,11 @@ class SqliteStore:
     # -- life -------------------------------------------------------------------------------
 
     def come_to_rest(self) -> bool:
-        if not self._home.come_to_rest(_REST_SECONDS):
+        if not self._reader.come_to_rest(_REST_SECONDS):
             return False
-        if self._reader.come_to_rest(_REST_SECONDS):
+        if self._home.come_to_rest(_REST_SECONDS):
             return True
-        self._home.guard.go_on()
+        self._reader.go_on()
         return False
 
     def go_on(self) -> None:

@@ -163,13 +163,19 @@ class Wakeups:
             inode, ticket_id, token = rest.split(" ")
             if int(inode) == self._home.database.inode:
                 self._office.decided(Granted(ticket_id, int(token)))
+            else:
+                # Of a database that is gone; or ours is closed for a moment, for a fork.
+                self._look_anew()
         elif kind == "e":
             ended.append(rest)
         elif kind == "h":
             self._watch_holders()
         elif kind in ("v", "a"):
-            self._seen_version = -1
-            self.catch_up()
+            self._look_anew()
+
+    def _look_anew(self) -> None:
+        self._seen_version = -1
+        self.catch_up()
 
     def catch_up(self) -> None:
         """Find in the database what messages should have told."""
