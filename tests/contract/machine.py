@@ -260,7 +260,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.ended |= told | set(ended)
         for before, picture in zip(self.before, now, strict=True):
             oracle.check(picture)
-            oracle.check_step(before, picture, self.ended, burial=bool(dead))
+            oracle.check_step(before, picture, self.ended)
             assert self.twins.keys() - self.ended == picture.tickets().keys()
         _same(model, real)
         self._compare_what_owners_see(model)
@@ -328,12 +328,8 @@ def _bury(model: MemoryStore, holder: str) -> None:
         model.strike(ticket)
     others = sorted((t for t in waiting if t not in plain), key=lambda ticket: ticket.id)
     leases = [lease for lease in model._leases.values() if lease.holder == holder]
-    for ticket in [*others, *sorted(leases, key=lambda lease: lease.id)]:
-        if ticket.at is not None:
-            model._admission.withdraw(ticket)
-        else:
-            model._admission.release(ticket)
-    model._admission.serve(freed)
+    ordered = [*others, *sorted(leases, key=lambda lease: lease.id)]
+    model._admission.end_all(ordered, freed=freed)
 
 
 def _same(model: oracle.Picture, real: oracle.Picture) -> None:

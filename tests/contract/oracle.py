@@ -231,19 +231,15 @@ def _only_own_leases_block(now: Picture, ticket: Ticket, key: str) -> bool:
     return now.loans.get((lender.id, key)) in own
 
 
-def check_step(before: Picture, now: Picture, ended: set[str], *, burial: bool = False) -> None:
-    """What two looks, one operation apart, can show to be wrong besides.
-
-    A burial ends one ticket after another. A child may start on a loan in the
-    middle of it and count for itself at the end, when its parent is buried too.
-    """
+def check_step(before: Picture, now: Picture, ended: set[str]) -> None:
+    """What two looks, one operation apart, can show to be wrong besides."""
     fresh = [lease for lease in now.leases.values() if lease.id not in before.leases]
     highest = max(before.tokens.values(), default=0)
     for lease in fresh:
         assert lease.id not in ended, f"{lease.id} started after its end"
         assert now.tokens[lease.id] > highest, f"the token of {lease.id} is not a later one"
         for key in path_of(lease):
-            if (lease.id, key) in now.borrowed or (burial and (lease.id, key) in before.borrowed):
+            if (lease.id, key) in now.borrowed:
                 continue
             assert key not in now.terms.paused, f"{lease.id} was let in on {key}, which is paused"
             assert now.used[key] <= now.cap(key), f"{lease.id} was let in on {key}, which is full"

@@ -124,9 +124,7 @@ class Admission:
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take a parked ticket out of line and pass on what it had collected."""
-        given_back = self._give_back(ticket, ticket.path)
-        self._book.strike(ticket)
-        self._serve(given_back)
+        self.end_all([ticket])
 
     def cancel(self, ticket: Ticket) -> None:
         """Withdraw someone's ticket and tell them."""
@@ -135,6 +133,24 @@ class Admission:
 
     def release(self, lease: Ticket) -> None:
         """End a lease and hand its slots to those next in line."""
+        self.end_all([lease])
+
+    def end_all(self, tickets: Iterable[Ticket], *, freed: Iterable[str] = ()) -> None:
+        """Take tickets off the book, parked or granted, and then serve what became free.
+
+        All of them leave before anyone is served: by rank, not by who happened to
+        leave first.
+        """
+        given_back = GivenBack(freed)
+        for ticket in tickets:
+            if ticket.at is None:
+                given_back += self._end_lease(ticket)
+            else:
+                given_back += self._give_back(ticket, ticket.path)
+                self._book.strike(ticket)
+        self._serve(given_back)
+
+    def _end_lease(self, lease: Ticket) -> GivenBack:
         book, given_back = self._book, GivenBack()
         for key in lease.path:
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
@@ -158,14 +174,7 @@ class Admission:
         for child in list(book.parked_children()):
             # Someone may have waited for nothing but a loan that was large enough.
             given_back += self._refuse_if_too_heavy(child)
-        self._serve(given_back)
-
-    def end(self, ticket: Ticket) -> None:
-        """Take a ticket off the book, parked or granted."""
-        if ticket.at is not None:
-            self.withdraw(ticket)
-        else:
-            self.release(ticket)
+        return given_back
 
     def revoke(self, lease: Ticket, reason: str) -> None:
         """Take a lease back from its holder and tell them."""

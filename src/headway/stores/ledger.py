@@ -64,11 +64,8 @@ class Ledger:
             if holder == self._home.holder_id or self._home.live.is_alive(holder):
                 continue
             freed = book.drop_plain_waiting(holder)
-            tickets = book.tickets_of(holder)
-            for ticket in tickets:
-                admission.end(ticket)
-            admission.serve(freed)
-            book.buried[holder] = tickets
+            book.buried[holder] = tickets = book.tickets_of(holder)
+            admission.end_all(tickets, freed=freed)
 
 
 def roll_back(connection: Connection) -> None:

@@ -42,9 +42,8 @@ class Recovery:
         # A copy: other threads put in what they are about to ask for.
         own = {ticket.id: ticket for ticket in list(self._own.values()) if ticket.is_decided}
         admission = self._ledger.admission(book)
-        for ticket in book.tickets_of(self._home.holder_id):
-            if ticket.id not in own:
-                admission.end(ticket)
+        on_book = book.tickets_of(self._home.holder_id)
+        admission.end_all([ticket for ticket in on_book if ticket.id not in own])
         for ticket in own.values():
             if book.ticket(ticket.id) is not None:
                 continue
