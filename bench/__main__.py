@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 import traceback
 
@@ -37,6 +38,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(figures)}")
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children and homes go with us
     logging.getLogger("headway").addHandler(logging.NullHandler())  # we crash holders on purpose
     where, results, failed = machine(), [], []
     for key, value in where.items():

@@ -48,7 +48,8 @@ class Teller:
 
     def hears_all(self) -> bool:
         """Whether anyone wants to hear of every grant and release; asked each time."""
-        return self._heard(_DEBUG)
+        logger = self._logger or self._find_logger()
+        return bool(self._hooks) or (logger is not None and logger.isEnabledFor(_DEBUG))
 
     def granted(self, ticket: Ticket, waited_seconds: float) -> None:
         from headway.events import Granted  # noqa: PLC0415

@@ -57,12 +57,11 @@ class Ticket:
         "within",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made for every request
         self,
         id: str,  # noqa: A002 - the public word for it
         keys: tuple[str, ...],
         path: tuple[str, ...],
-        *,
         task: str | None = None,
         weight: int = 1,
         priority: int = 0,

@@ -92,11 +92,11 @@ class Turnstile:
             self.store.new_id(),
             request.keys,
             request.path,
-            task=request.task,
-            weight=request.weight,
-            priority=request.priority,
-            parent=request.parent,
-            within=held_here(),
+            request.task,
+            request.weight,
+            request.priority,
+            request.parent,
+            held_here(),
         )
 
     def new_lease(self, ticket: Ticket, started: float) -> HeldLease:

@@ -91,7 +91,10 @@ class MemoryStore:
                 self._recount()
                 raise
             finally:
-                self._leave()
+                self._asking = None
+                self._version += 1
+                if self._crowded:
+                    self._drop_idle_keys()
         if self._left_over:
             self._do_left_over()
         return answer
@@ -135,7 +138,10 @@ class MemoryStore:
                 self._recount()
                 raise
             finally:
-                self._leave()
+                self._asking = None
+                self._version += 1
+                if self._crowded:
+                    self._drop_idle_keys()
         if self._left_over:
             self._do_left_over()
         return was_lease
@@ -365,17 +371,13 @@ class MemoryStore:
                 self._recount()
                 raise
             finally:
-                self._leave()
+                self._asking = None
+                self._version += 1
+                if self._crowded:
+                    self._drop_idle_keys()
         if self._left_over:
             self._do_left_over()
         return result
-
-    def _leave(self) -> None:
-        """The end of every operation, still under the lock."""
-        if self._crowded:
-            self._drop_idle_keys()
-        self._asking = None
-        self._version += 1
 
     def _recount(self) -> None:
         """Make the counts anew from the tickets: Ctrl-C strikes between any two lines."""
