@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _MANY_HOLDERS = 1000
 # Of the looks that find nothing, four a second, every so many also test locks.
 _PROBE_EVERY = 3
+# And every so many, five seconds apart, read everything though nothing seems to have changed:
+# whatever was missed in whatever way does not stay missed.
+_LOOK_ANEW_EVERY = 20
 
 
 class Wakeups:
@@ -204,6 +207,8 @@ class Wakeups:
         all its files as daemons do.
         """
         self._quiet_looks += 1
+        if self._quiet_looks % _LOOK_ANEW_EVERY == 0:
+            self._look_anew()
         if self._quiet_looks % _PROBE_EVERY == 0:
             gone = [h for h in self._home.presence.watched() if not self._home.live.is_alive(h)]
             if gone:
