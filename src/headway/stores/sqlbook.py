@@ -319,23 +319,16 @@ def id_range(holder: str) -> tuple[str, str]:
 
 
 def lease_row(ticket: Ticket, token: int) -> tuple[object, ...]:
-    """The values of a row in ``leases``, but for what is lent."""
-    return (
-        ticket.id,
-        "\n".join(ticket.keys),
-        ticket.weight,
-        ticket.task,
-        ticket.priority,
-        ticket.parent,
-        "\n".join(ticket.within),
-        ticket.arrival,
-        ticket.since,
-        token,
-    )
+    """The values of a row in ``leases``, but for who counts on it."""
+    return (*_row(ticket), token)
 
 
 def waiting_row(ticket: Ticket) -> tuple[object, ...]:
     """The values of a row in ``waiting``."""
+    return (*_row(ticket), ticket.rank, ticket.at, "\n".join(ticket.reserved) or None)
+
+
+def _row(ticket: Ticket) -> tuple[object, ...]:
     return (
         ticket.id,
         "\n".join(ticket.keys),
@@ -346,9 +339,6 @@ def waiting_row(ticket: Ticket) -> tuple[object, ...]:
         "\n".join(ticket.within),
         ticket.arrival,
         ticket.since,
-        ticket.rank,
-        ticket.at,
-        "\n".join(ticket.reserved) or None,
     )
 
 
