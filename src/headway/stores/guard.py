@@ -22,6 +22,8 @@ from headway.stores.processes import describe, lock_owners
 # Longer than an operation takes; after that the one inside was put to sleep, and so
 # should we be.
 _SPIN_SECONDS = 0.0003
+# Who gives something back still holds it while it waits here: no naps for those.
+_EAGER_SPIN_SECONDS = 0.003
 # The kernel hands a lock to a sleeper, and until that one has been woken nobody works. So
 # for a while it is better to nap and try: then only someone who runs ever takes it.
 _NAPS_SECONDS = (0.0002, 0.0003, 0.0005, 0.0008, 0.0012, 0.002, 0.003, 0.005, 0.008)
@@ -49,7 +51,7 @@ class Guard:
         self._locked = self._descriptor
         self._pid = os.getpid()
 
-    def acquire(self, *, patient: bool) -> None:
+    def acquire(self, *, patient: bool, eager: bool = False) -> None:
         """Go inside, or raise ``WouldBlock`` at once, or ``StoreUnavailable`` in time.
 
         Always followed by ``release``, also when it raised: Ctrl-C may strike in between.
@@ -59,7 +61,7 @@ class Guard:
         try:
             fcntl.flock(self._descriptor, _TRY)
         except BlockingIOError:
-            self._wait_for_processes(patient=patient)
+            self._wait_for_processes(patient=patient, eager=eager and patient)
         self._page[_OWNER_PID] = self._pid
 
     def release(self) -> None:
@@ -83,8 +85,8 @@ class Guard:
                 self._path, f"another thread of this process, {self._who()}, is inside"
             )
 
-    def _wait_for_processes(self, *, patient: bool) -> None:
-        deadline = time.monotonic() + _SPIN_SECONDS
+    def _wait_for_processes(self, *, patient: bool, eager: bool) -> None:
+        deadline = time.monotonic() + (_EAGER_SPIN_SECONDS if eager else _SPIN_SECONDS)
         while time.monotonic() < deadline:
             _give_way()
             if self._try():

@@ -69,11 +69,13 @@ class Home:
         assert self._presence is not None
         return self._presence
 
-    def operate(self, work: Callable[..., T], *args: object, patient: bool = True) -> T:
+    def operate(
+        self, work: Callable[..., T], *args: object, patient: bool = True, eager: bool = False
+    ) -> T:
         """Run one operation, ``work(connection, *args)``, under the guard."""
         guard, database = self.guard, self.database
         try:
-            guard.acquire(patient=patient)
+            guard.acquire(patient=patient, eager=eager)
             if not database.is_open or not database.is_linked():
                 self._open()
             elif database.connection.in_transaction:  # Ctrl-C struck in its last moments

@@ -170,7 +170,9 @@ class SqliteStore:
             return True
         if ticket.id not in self._own:
             return False
-        was_lease = self._home.operate(self._release, ticket, held_seconds, patient=patient)
+        was_lease = self._home.operate(
+            self._release, ticket, held_seconds, patient=patient, eager=True
+        )
         self._own.pop(ticket.id, None)
         if self._wakeups.something_to_tell:
             self._wrap_up()
