@@ -19,11 +19,6 @@ def seconds(value: object, *, name: str) -> float:
     return total
 
 
-def optional_seconds(value: object, *, name: str) -> float | None:
-    """Like ``seconds``, where ``None`` means no bound."""
-    return None if value is None else seconds(value, name=name)
-
-
 def _parse(value: object) -> float | None:
     if isinstance(value, bool):
         return None

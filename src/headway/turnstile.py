@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from headway import forking
+from headway import forking, keys
 from headway.errors import AtCapacity, Cancelled, DeadlockRefused, HeadwayError, QueueTimeout
 from headway.slot import HeldLease, held_here
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
@@ -138,7 +138,7 @@ class Turnstile:
         key = refused.key
         if refused.reason == "deadlock":
             return DeadlockRefused(key, refused.held_by)
-        capacity = views.capacity(key, self.store.survey(views.path_of(key)))
+        capacity = views.capacity(key, self.store.survey(keys.path((key,))))
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",

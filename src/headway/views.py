@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from headway import keys
 from headway.limits import UNCAPPED, UNLIMITED, shown
 
 if TYPE_CHECKING:
@@ -138,14 +137,7 @@ def snapshot(census: Census) -> Snapshot:
     return Snapshot(
         limits=tuple(_limit(census, key) for key in shown_keys),
         leases=tuple(
-            LeaseView(
-                id=lease.id,
-                task=lease.task,
-                keys=lease.keys,
-                weight=lease.weight,
-                since=lease.since,
-                holder=_holder(census.holders, lease),
-            )
+            _lease(census.holders, lease)
             for lease in sorted(census.leases, key=lambda lease: (lease.since, lease.id))
         ),
         waiting=tuple(waiting),
@@ -160,14 +152,7 @@ def waiting(outlook: Outlook, ticket: Ticket) -> WaitingView:
 def holders(outlook: Outlook) -> tuple[LeaseView, ...]:
     """Who holds the key that a ticket waits at, longest first."""
     return tuple(
-        LeaseView(
-            id=lease.id,
-            task=lease.task,
-            keys=lease.keys,
-            weight=lease.weight,
-            since=lease.since,
-            holder=_holder(outlook.holders, lease),
-        )
+        _lease(outlook.holders, lease)
         for lease in sorted(outlook.leases, key=lambda lease: lease.since)
     )
 
@@ -241,6 +226,17 @@ def _limit(census: Census, key: str) -> LimitView:
     )
 
 
+def _lease(holders: dict[str, Holder], lease: Ticket) -> LeaseView:
+    return LeaseView(
+        id=lease.id,
+        task=lease.task,
+        keys=lease.keys,
+        weight=lease.weight,
+        since=lease.since,
+        holder=_holder(holders, lease),
+    )
+
+
 def _holder(holders: dict[str, Holder], lease: Ticket) -> HolderView:
     holder = holders.get(lease.holder)
     if holder is None:
@@ -275,8 +271,3 @@ def _pressure(states: Sequence[KeyState], *, blocked: bool) -> Pressure:
     limited = [state for state in states if state.cap < UNCAPPED]
     near = any(state.used + state.reserved + 1 > _NEAR * state.cap for state in limited)
     return "near" if near else "ok"
-
-
-def path_of(key: str) -> tuple[str, ...]:
-    """The keys that bind a slot on this key."""
-    return keys.path((key,))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import ConfigError
-from headway.durations import optional_seconds, seconds
+from headway.durations import seconds
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -74,7 +74,7 @@ def test_no_text_is_anything_but_a_duration_or_an_error(text: str) -> None:
         pass
 
 
-def test_none_means_no_bound_where_that_is_allowed() -> None:
-    """And is refused where it is not."""
-    assert optional_seconds(None, name="x") is None
-    assert optional_seconds("1m", name="x") == 60
+def test_none_is_no_duration() -> None:
+    """Whether there may be no bound is for the caller to say."""
+    with pytest.raises(ConfigError):
+        seconds(None, name="x")
