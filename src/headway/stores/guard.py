@@ -27,6 +27,11 @@ _EAGER_SPIN_SECONDS = 0.003
 # The kernel hands a lock to a sleeper, and until that one has been woken nobody works. So
 # for a while it is better to nap and try: then only someone who runs ever takes it.
 _NAPS_SECONDS = (0.0002, 0.0003, 0.0005, 0.0008, 0.0012, 0.002, 0.003, 0.005, 0.008)
+# In a crowd it is best to go in and out for a while with everything at hand, and then to
+# let another do so: fewer, longer naps, and a nap also for who was in there all the time.
+_NAPS_IN_A_CROWD_SECONDS = (0.012, 0.008)
+_CROWD_SECONDS = 0.1
+_SHARE, _SHARE_SECONDS = 32, 0.0005
 _PAGE_BYTES = 4096
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -50,6 +55,9 @@ class Guard:
         self._mutex = owned_lock()
         self._locked = self._descriptor
         self._pid = os.getpid()
+        self._crowded_until = 0.0
+        # How often we went inside since we last met someone, and when that was.
+        self._streak, self._streak_began = 0, 0.0
 
     def acquire(self, *, patient: bool, eager: bool = False) -> None:
         """Go inside, or raise ``WouldBlock`` at once, or ``StoreUnavailable`` in time.
@@ -62,6 +70,7 @@ class Guard:
             fcntl.flock(self._descriptor, _TRY)
         except BlockingIOError:
             self._wait_for_processes(patient=patient, eager=eager and patient)
+        self._streak += 1
         self._page[_OWNER_PID] = self._pid
 
     def release(self) -> None:
@@ -86,14 +95,19 @@ class Guard:
             )
 
     def _wait_for_processes(self, *, patient: bool, eager: bool) -> None:
-        deadline = time.monotonic() + (_EAGER_SPIN_SECONDS if eager else _SPIN_SECONDS)
-        while time.monotonic() < deadline:
-            _give_way()
-            if self._try():
-                return
+        now = time.monotonic()
+        crowded = now < self._crowded_until or self._had_our_share(now)
+        self._streak, self._streak_began = 0, now
+        if eager or not (crowded and patient):
+            deadline = now + (_EAGER_SPIN_SECONDS if eager else _SPIN_SECONDS)
+            while time.monotonic() < deadline:
+                _give_way()
+                if self._try():
+                    return
         if not patient:
             raise WouldBlock
-        for nap_seconds in _NAPS_SECONDS:
+        self._crowded_until = now + _CROWD_SECONDS
+        for nap_seconds in _NAPS_IN_A_CROWD_SECONDS if crowded else _NAPS_SECONDS:
             time.sleep(nap_seconds)
             if self._try():
                 return
@@ -104,6 +118,10 @@ class Guard:
                 f" for {self._timeout_seconds:g} s",
             )
         self._locked = self._doorman.descriptor
+
+    def _had_our_share(self, now: float) -> bool:
+        """Whether we were inside again and again, at most half a millisecond apart."""
+        return now - self._streak_began < self._streak * _SHARE_SECONDS and self._streak > _SHARE
 
     def _try(self) -> bool:
         try:
