@@ -10,10 +10,11 @@ from __future__ import annotations
 import _thread
 import os
 import sys
-import weakref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import MutableSet
+
     from headway.turnstile import Turnstile
 
 _LOADED_LATE = ("logging", "headway.events", "headway.views", "headway.aio")
@@ -22,13 +23,25 @@ _LOADED_LATE = ("logging", "headway.events", "headway.views", "headway.aio")
 opening = _thread.RLock()
 # Those that hold kernel locks are known until they are closed, whoever else forgot them.
 _shared: set[Turnstile] = set()
-_private: weakref.WeakSet[Turnstile] = weakref.WeakSet()
+_private: MutableSet[Turnstile] = set()
 _at_rest: list[Turnstile] = []
 
 
 def register(turnstile: Turnstile) -> None:
     """Have a turnstile survive forks, until ``unregister``."""
-    (_shared if turnstile.store.shared else _private).add(turnstile)
+    if turnstile.store.shared:
+        _shared.add(turnstile)
+    else:
+        _weakly_known().add(turnstile)
+
+
+def _weakly_known() -> MutableSet[Turnstile]:
+    global _private  # noqa: PLW0603 - made with the first one
+    if _private.__class__ is set:
+        from weakref import WeakSet  # noqa: PLC0415 - takes longer to load than a home to open
+
+        _private = WeakSet()
+    return _private
 
 
 def unregister(turnstile: Turnstile) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import functools
 
 from headway import config, durations, forking, keys, limits
 from headway.errors import ConfigError
@@ -125,6 +124,17 @@ class Governor:
         from headway import views  # noqa: PLC0415 - loaded when something is shown
 
         return views.snapshot(self._store.census())
+
+    def version(self) -> int:
+        """A number that differs when anything may have changed; far cheaper than a snapshot.
+
+        The death of a holder changes nothing until somebody looks or waits.
+        """
+        return self._store.version()
+
+    def lines(self) -> list[Line]:
+        """The limits as they were written, patterns too; ``snapshot`` has them key by key."""
+        return self._store.terms().lines
 
     def subscribe(self, hook: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``hook`` with every event of this process's tickets; the answer ends that.
@@ -272,9 +282,8 @@ class Governor:
         write: Callable[[SettingsFile], None] | None = None,
     ) -> None:
         """Change the terms, and the file with them, in one step."""
-        file, also = self._file, None
-        if file is not None and write is not None:
-            also = functools.partial(write, file)
+        file = self._file
+        also = None if file is None or write is None else lambda: write(file)
         while True:
             terms = self._store.terms()
             if self._store.set_terms(change(terms), expected=terms, also=also):

@@ -94,9 +94,14 @@ def llm_key(provider: str, model: str | None = None) -> str:
     return check("/".join(("llm", *(_escape(name) for name in names))))
 
 
+def agent_key(program: str) -> str:
+    """``agent/<program>``, escaped in the same way."""
+    return check(f"agent/{_escape(program)}")
+
+
 def _escape(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"a provider or model name must be text and not empty, got {name!r}")
+        raise ConfigError(f"a name in a key must be text and not empty, got {name!r}")
     if name == "*":
         return "%2A"
     return "".join(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar
 
 from headway.errors import HeadwayError, LeaseLost
+from headway.lean import ContextVar
 from headway.tickets import Revoked
 
 TYPE_CHECKING = False
@@ -172,6 +172,14 @@ class Lease:
         verdict = self.ticket.verdict
         if isinstance(verdict, Revoked):
             raise LeaseLost(self.keys, self.id, verdict.reason)
+
+    @property
+    def lifeline(self) -> int | None:
+        """A descriptor whose kernel lock keeps the lease, also as a copy in another process.
+
+        None where the store knows in another way who is alive.
+        """
+        return self._turnstile.store.lifeline
 
     def environ(self) -> dict[str, str]:
         """The variables that let a child process go ahead on this lease."""

@@ -89,11 +89,13 @@ class WaitingView:
     id: str
     task: str | None
     keys: tuple[str, ...]
+    weight: int
     priority: int
     position: int
     blocked_by: BlockedBy
     since: float
     estimated_wait_seconds: float | None
+    holder: HolderView
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def snapshot(census: Census) -> Snapshot:
     """Everything in the words of design and documentation."""
     waiting = _waiting(census)
     lines = {line.pattern for line in census.terms.lines if "*" not in line.pattern.split("/")}
-    shown_keys = sorted({*census.states, *lines, "agent"})
+    shown_keys = sorted({*census.states, *lines, *census.terms.paused, "agent"})
     return Snapshot(
         limits=tuple(_limit(census, key) for key in shown_keys),
         leases=tuple(
@@ -146,7 +148,7 @@ def snapshot(census: Census) -> Snapshot:
 
 def waiting(outlook: Outlook, ticket: Ticket) -> WaitingView:
     """One ticket's own row."""
-    return _row(ticket, outlook.state, outlook.position, _reason(outlook.state))
+    return _row(ticket, outlook.holders, outlook.state, outlook.position, _reason(outlook.state))
 
 
 def holders(outlook: Outlook) -> tuple[LeaseView, ...]:
@@ -164,19 +166,23 @@ def _waiting(census: Census) -> Iterable[WaitingView]:
         places[at] += 1
         state = census.states[at]
         reason: Reason = "possible_deadlock" if ticket.id in stuck else _reason(state)
-        yield _row(ticket, state, places[at], reason)
+        yield _row(ticket, census.holders, state, places[at], reason)
 
 
-def _row(ticket: Ticket, state: KeyState, position: int, reason: Reason) -> WaitingView:
+def _row(
+    ticket: Ticket, holders: dict[str, Holder], state: KeyState, position: int, reason: Reason
+) -> WaitingView:
     return WaitingView(
         id=ticket.id,
         task=ticket.task,
         keys=ticket.keys,
+        weight=ticket.weight,
         priority=ticket.priority,
         position=position,
         blocked_by=BlockedBy(state.key, reason),
         since=ticket.since,
         estimated_wait_seconds=_estimated_wait(state, position),
+        holder=_holder(holders, ticket),
     )
 
 

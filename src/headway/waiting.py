@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import time
 
+from headway import background
 from headway.tickets import Revoked, Withdrawn
 
 TYPE_CHECKING = False
@@ -176,7 +177,7 @@ class Switchboard:
             start = not self.attending and not self._closed
             self.attending = self.attending or start
         if start:
-            _thread.start_new_thread(self._attend, ())
+            background.start(self._attend)
         elif self._poked.locked():
             self._poke()
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
         # Called with each ticket of a dead holder and that holder's description.
         on_reclaimed: Callable[[Ticket, str], None]
 
+        @property
+        def lifeline(self) -> int | None:
+            """The descriptor whose lock says that this process lives, if that is how it is told."""
+
         def new_id(self) -> str: ...
 
         def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:

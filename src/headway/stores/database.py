@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 
 from headway.errors import StoreUnavailable
+from headway.stores.driver import sqlite3
 from headway.stores.processes import describe, lock_owners
 
 TYPE_CHECKING = False

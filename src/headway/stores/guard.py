@@ -14,6 +14,7 @@ import mmap
 import os
 import time
 
+from headway import background
 from headway.errors import StoreUnavailable
 from headway.stores.base import WouldBlock
 from headway.stores.locks import owned_lock
@@ -196,7 +197,7 @@ class Doorman:
             self._wanted = True
             if not self._running:
                 self._running = True
-                _thread.start_new_thread(self._work, ())
+                background.start(self._work)
             if not self._waiting:
                 self._waiting = True
                 self._asked.release()

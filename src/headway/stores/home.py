@@ -10,10 +10,10 @@ live holder has done so.
 from __future__ import annotations
 
 import os
-import sqlite3
 
 from headway.errors import StoreUnavailable
 from headway.stores.database import Damaged, Database
+from headway.stores.driver import sqlite3
 from headway.stores.guard import Guard
 from headway.stores.liveness import Live, Presence
 
@@ -209,9 +209,11 @@ class Home:
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailable:
+        is_file = isinstance(error, FileExistsError)
+        reason = "it is not a directory" if is_file else error.strerror or error
         return StoreUnavailable(
             self.directory,
-            f"{error.strerror or error}; check its owner, mode and file system,"
+            f"{reason}; check its owner, mode and file system,"
             " or set HEADWAY_HOME to another directory",
         )
 

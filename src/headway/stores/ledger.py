@@ -65,6 +65,8 @@ class Ledger:
                 continue
             freed = book.drop_plain_waiting(holder)
             book.buried[holder] = tickets = book.tickets_of(holder)
+            if tickets:
+                self._home.live.mark_reclaimed(holder)
             admission.end_all(tickets, freed=freed)
 
 

@@ -9,12 +9,12 @@ is never mistaken for a living holder by another.
 from __future__ import annotations
 
 import _socket  # what socket.py adds to it takes longer to load than a home to open
-import _thread
 import fcntl
 import os
 import select
 import sys
 
+from headway import background
 from headway.stores.base import Holder, new_holder_id
 from headway.stores.processes import own_command, pid_namespace
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LOCK, _SOCKET = ".lock", ".sock"
-# The first letter of a holder's card: whether it ever asked for anything.
-_IDLE, _BUSY = "-", "+"
+# The first letter of a holder's card: whether it ever asked for anything, and whether others
+# had to give back for it, for those who keep the card open to see how it ended.
+_IDLE, _BUSY, RECLAIMED = "-", "+", "x"
 _HAS_EPOLL = sys.platform == "linux"
 _MAX_MESSAGE = 4096
 # A full socket queue drops messages. It holds about ten; who found this many may have missed some.
@@ -68,6 +69,21 @@ class Live:
             return False
         try:
             return os.read(descriptor, 1) == _BUSY.encode()
+        finally:
+            os.close(descriptor)
+
+    def mark_reclaimed(self, holder: str) -> None:
+        """Note on a dead holder's card that its slots were given back for it."""
+        try:
+            descriptor = os.open(
+                holder + _LOCK, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._descriptor
+            )
+        except OSError:  # the mark is for people only: giving back must not fail for it
+            return
+        try:
+            os.write(descriptor, RECLAIMED.encode())
+        except OSError:
+            pass
         finally:
             os.close(descriptor)
 
@@ -162,7 +178,7 @@ class Presence:
         """Appear; the caller is under the guard."""
         self._live = live
         self.id = new_holder_id(os.urandom(6))
-        self._lock = live.open_locked(self.id)
+        self.lock = live.open_locked(self.id)
         self.is_busy = False
         self._watched: dict[str, int | None] = {}
         self._holder_of: dict[int, str] = {}
@@ -173,7 +189,7 @@ class Presence:
             self._epoll = select.epoll() if _HAS_EPOLL else None
         except OSError:
             # A lock of nobody would look like a holder that never answers.
-            os.close(self._lock)
+            os.close(self.lock)
             live.remove(self.id)
             raise
         if self._epoll is not None:
@@ -189,7 +205,7 @@ class Presence:
 
     def get_busy(self) -> None:
         """Say that there will be tickets; once, before the first."""
-        os.pwrite(self._lock, _BUSY.encode(), 0)
+        os.pwrite(self.lock, _BUSY.encode(), 0)
         self.is_busy = True
 
     def send(self, holder: str, message: str) -> bool:
@@ -243,7 +259,7 @@ class Presence:
             self._holder_of[process] = holder
             self._epoll.register(process, select.EPOLLIN)
         else:
-            _thread.start_new_thread(self._watch_lock, (holder,))
+            background.start(self._watch_lock, holder)
         return True
 
     def watch_by_lock(self, holders: Iterable[str]) -> None:
@@ -256,7 +272,7 @@ class Presence:
             if self._watched.get(holder) is not None:
                 self.unwatch(holder)
                 self._watched[holder] = None
-                _thread.start_new_thread(self._watch_lock, (holder,))
+                background.start(self._watch_lock, holder)
 
     def _watch_lock(self, holder: str) -> None:
         """Where a process cannot be watched, its lock can: a thread sleeps on it."""
@@ -288,4 +304,4 @@ class Presence:
         if self._epoll is not None:
             self._epoll.close()
         self._socket.close()
-        os.close(self._lock)
+        os.close(self.lock)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import deque
 from heapq import heapify, heappop, heappush
 
 from headway.errors import StoreUnavailable
+from headway.lean import deque
 from headway.limits import Terms
 from headway.stores.admission import Admission, KeyState, changed_keys
 from headway.stores.base import Census, Holder, Outlook, new_holder_id, say_nothing
@@ -39,6 +39,7 @@ class MemoryStore:
 
     name = "memory://"
     shared = False
+    lifeline = None
 
     def __init__(
         self,

@@ -7,11 +7,11 @@ long the look takes.
 from __future__ import annotations
 
 import _thread
-import sqlite3
 
 from headway.stores.admission import KeyState
 from headway.stores.base import Census, Outlook
 from headway.stores.database import Damaged
+from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back
 from headway.stores.sqlbook import (
     HOLDERS_AT_WORK,
@@ -85,12 +85,13 @@ class Reader:
         def read(look: Look) -> Census:
             leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
             rows = look(f"select {WAITING_COLUMNS} from waiting order by rank, id")
-            holders = {lease.holder for lease in leases}
+            waiting = [waiting_from(row) for row in rows]
+            holders = {ticket.holder for ticket in (*leases, *waiting)}
             return Census(
                 terms=read_terms(look),
                 states=[state_from(row) for row in look(f"select {STATE_COLUMNS} from keys")],
                 leases=leases,
-                waiting=[waiting_from(row) for row in rows],
+                waiting=waiting,
                 loans=look("select lender, key, borrower from loans"),
                 holders=[self._home.live.describe(holder) for holder in holders],
             )
@@ -116,7 +117,7 @@ class Reader:
                 leases=leases,
                 holders=[
                     self._home.live.describe(holder)
-                    for holder in {lease.holder for lease in leases}
+                    for holder in {ticket.holder for ticket in (*leases, parked)}
                 ],
             )
 

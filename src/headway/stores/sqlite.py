@@ -8,9 +8,9 @@ with a datagram after the commit.
 from __future__ import annotations
 
 import time
-from collections import deque
 
 from headway.errors import StoreUnavailable
+from headway.lean import deque
 from headway.stores.admission import changed_keys
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
@@ -85,6 +85,10 @@ class SqliteStore:
             wanted = terms.with_file(settings.lines, settings.paused)
             if wanted == terms or self.set_terms(wanted, expected=terms):
                 return
+
+    @property
+    def lifeline(self) -> int | None:
+        return self._home.presence.lock if self._home.holder_id else None
 
     def new_id(self) -> str:
         self._count += 1

@@ -13,8 +13,7 @@ message finds out by a look at it, a quarter of a second later at most.
 
 from __future__ import annotations
 
-from collections import deque
-
+from headway.lean import deque
 from headway.tickets import Granted
 
 TYPE_CHECKING = False

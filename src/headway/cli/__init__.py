@@ -1,0 +1,83 @@
+"""The ``headway`` command: dispatch, and the one place where errors become exit codes.
+
+``headway run`` stands in front of other commands, so it must start fast: it is
+parsed by hand and loads neither click nor rich. Everything else is in ``app``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headway import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+# As in sysexits.h and timeout(1); a command's own code is passed on as it is.
+USAGE, UNAVAILABLE, SOFTWARE, NO_SLOT, BAD_CONFIG = 64, 69, 70, 75, 78
+TIMED_OUT, CANCELLED, DENIED, NOT_FOUND, INTERRUPTED = 124, 125, 126, 127, 130
+
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (errors.AtCapacity, NO_SLOT),
+    (errors.QueueTimeout, TIMED_OUT),
+    (errors.Cancelled, CANCELLED),
+    (errors.ConfigError, BAD_CONFIG),
+    (errors.StoreUnavailable, UNAVAILABLE),
+    (errors.HeadwayError, SOFTWARE),
+)
+
+
+class Failure(Exception):  # noqa: N818 - it ends the program, with this code
+    """A command could not do what it was asked to; says why and ends with a code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.message, self.code = message, code
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    words = list(sys.argv[1:] if args is None else args)
+    if os.name != "posix":
+        _say("Headway runs on Linux and macOS; on Windows, use it inside WSL")
+        sys.exit(UNAVAILABLE)
+    if words[:1] == ["run"] and not _asks_for_help(words):
+        from headway.cli.run import run  # noqa: PLC0415
+
+        code = guarded(lambda: run(words[1:]))
+        sys.stderr.flush()
+        os._exit(code)  # there is nothing to clear up, and that would take its time
+    from headway.cli.app import start  # noqa: PLC0415
+
+    sys.exit(guarded(lambda: start(words)))
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    options = words[1 : words.index("--")] if "--" in words else words[1:2]
+    return "--help" in options or "-h" in options
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The command's exit code, or that of what it raised, said in one line."""
+    try:
+        return command()
+    except Failure as failure:
+        _say(failure.message)
+        return failure.code
+    except errors.HeadwayError as error:
+        for line in str(error).splitlines():
+            _say(line)
+        return next(code for kind, code in _CODES if isinstance(error, kind))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; do not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"headway: {message}\n")

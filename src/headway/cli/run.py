@@ -1,0 +1,152 @@
+"""``headway run``: a command under a slot."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from headway.cli import DENIED, NO_SLOT, NOT_FOUND, TIMED_OUT, Failure, guarded
+from headway.cli.run_options import Options, parse
+from headway.errors import AtCapacity, QueueTimeout
+from headway.governor import Governor
+from headway.supervisor import Supervisor, supervise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.cli.waiting_line import WaitingLine
+    from headway.events import Event
+    from headway.slot import Lease
+
+# So many processes are named.
+_NAMED = 4
+
+
+def run(words: list[str]) -> int:
+    """Wait for a slot, run the command, and answer with its exit code."""
+    options = parse(words)
+    program = _find(options.command[0])
+    # What others see as the holder's command.
+    sys.argv = ["headway", "run", *options.command]
+    return supervise(lambda supervisor: guarded(lambda: _queue(options, program, supervisor)))
+
+
+def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
+    with Governor() as governor:
+        waiting = _Waiting(governor)
+        slot = governor.slot(
+            *options.keys,
+            task=options.task,
+            weight=options.weight,
+            priority=options.priority,
+            timeout=options.timeout_seconds,
+            wait=options.wait,
+            on_wait=None if options.quiet else waiting.show,
+        )
+        try:
+            with slot as lease:
+                waiting.end(lease.waited_seconds)
+                code = _run(options, program, supervisor, lease)
+        except (AtCapacity, QueueTimeout) as refusal:
+            waiting.end()
+            raise _no_slot(governor, options, refusal) from None
+        finally:
+            waiting.end()
+        supervisor.report(code)
+        return code
+
+
+class _Waiting:
+    """Loads what shows a wait when there is one."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        self._line: WaitingLine | None = None
+
+    def show(self, event: Event) -> None:
+        if self._line is None:
+            from headway.cli.waiting_line import WaitingLine  # noqa: PLC0415
+
+            self._line = WaitingLine(self._governor)
+        self._line.show(event)
+
+    def end(self, waited_seconds: float | None = None) -> None:
+        if self._line is not None:
+            self._line.end(waited_seconds)
+            self._line = None
+
+
+def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -> int:
+    try:
+        return supervisor.run(
+            program,
+            options.command,
+            {**os.environ, **lease.environ()},
+            lifeline=lease.lifeline,
+            detach_ok=options.detach_ok,
+            left_behind=lambda: None if options.quiet else _tell_of_rest(lease),
+        )
+    except OSError as error:
+        raise _not_startable(program, error) from None
+
+
+def _find(name: str) -> str:
+    """Where the program is, found as a shell does, before anyone queues for nothing."""
+    directories = os.get_exec_path() if "/" not in name else [""]
+    denied = None
+    for directory in directories:
+        path = os.path.join(directory, name) if directory else name
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(mode) and os.access(path, os.X_OK):
+            return path
+        denied = denied or path
+    if denied is not None:
+        raise Failure(f"{denied}: is not a program that may be executed", DENIED)
+    raise Failure(f"{name}: no such program; nothing was queued", NOT_FOUND)
+
+
+def _not_startable(program: str, error: OSError) -> Failure:
+    missing = not os.path.exists(program)
+    return Failure(f"{program}: {error.strerror}", NOT_FOUND if missing else DENIED)
+
+
+def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTimeout) -> Failure:
+    """Says what is full, who holds it and since when."""
+    from headway.cli.waiting_line import holding  # noqa: PLC0415
+
+    if isinstance(refusal, AtCapacity):
+        blocked, code = refusal.capacity.blocked_by, NO_SLOT
+    else:
+        capacities = [governor.capacity(key) for key in options.keys]
+        blocked = next((one.blocked_by for one in capacities if one.blocked_by), None)
+        code = TIMED_OUT
+    if blocked is None:
+        return Failure(str(refusal), code)
+    held = [f"\n  held by {one}" for one in holding(governor.snapshot(), blocked.key)]
+    return Failure(f"{refusal}{''.join(held)}\n  see: headway status {blocked.key}", code)
+
+
+def _tell_of_rest(lease: Lease) -> None:
+    """The command ended and left processes that count on."""
+    import psutil  # noqa: PLC0415
+
+    from headway.cli import output  # noqa: PLC0415
+
+    rest = psutil.Process().children(recursive=True)
+    named = ", ".join(f"{process.name()} ({process.pid})" for process in rest[:_NAMED])
+    more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
+    output.talk(
+        f"{' + '.join(lease.keys)} stays in use: the command left {named}{more} running"
+        " (--detach-ok would give the slot back)"
+    )
+
+
+def __getattr__(name: str) -> object:
+    if name == "command":
+        from headway.cli.run_options import as_click  # noqa: PLC0415
+
+        return as_click()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

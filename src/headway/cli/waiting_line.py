@@ -1,0 +1,139 @@
+"""What ``headway run`` shows while it waits: one live line, or a line for each change."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from headway import background
+from headway.cli import output
+from headway.events import Queued
+
+if TYPE_CHECKING:
+    from headway.events import Event
+    from headway.governor import Governor
+    from headway.views import LeaseView, Snapshot, WaitingView
+
+_TICK_SECONDS = 1.0
+_NAMED = 3
+
+
+class WaitingLine:
+    """Shows one ticket's wait on stderr."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._began_at = time.monotonic()
+        self._ticket_id = ""
+        self._seconds_a_place: float | None = None
+        # Held while the line is drawn; closed for good when the wait is over.
+        self._drawing = _thread.allocate_lock()
+        self._over = _thread.allocate_lock()
+        self._over.acquire()
+
+    def show(self, event: Event) -> None:
+        """The wait began to matter, or the place in line changed."""
+        if self._is_live:
+            if not self._ticket_id:
+                self._ticket_id = event.ticket_id
+                background.start(self._keep_drawing)
+        elif isinstance(event, Queued):
+            self._say_first(event)
+        else:
+            self._say_next(event)
+
+    def end(self, waited_seconds: float | None) -> None:
+        """It is over; said so if it ended well."""
+        self._over.release()
+        with self._drawing:
+            self._ticket_id = ""
+            if self._is_live:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+        if waited_seconds is not None:
+            output.talk(f"running after {output.length(waited_seconds)} in the queue")
+
+    # -- a terminal ------------------------------------------------------------------------
+
+    def _keep_drawing(self) -> None:
+        while True:
+            with self._drawing:
+                if not self._ticket_id:
+                    return
+                self._draw()
+            if self._over.acquire(True, _TICK_SECONDS):
+                return
+
+    def _draw(self) -> None:
+        snapshot = self._governor.snapshot()
+        row = next((row for row in snapshot.waiting if row.id == self._ticket_id), None)
+        if row is None:
+            return
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        text = f"headway: {_sentence(snapshot, row)}"[: columns - 1]
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    # -- no terminal -----------------------------------------------------------------------
+
+    def _say_first(self, event: Queued) -> None:
+        if event.estimated_wait_seconds is not None:
+            self._seconds_a_place = event.estimated_wait_seconds / event.position
+        holders = "".join(f", held by {_names(event.holders)}" if event.holders else "")
+        output.talk(
+            f"waiting for {event.blocked_by.key}, which is {event.blocked_by.reason}:"
+            f" place {event.position}{self._about(event.position)}{holders}"
+        )
+
+    def _say_next(self, event: Event) -> None:
+        place: int = getattr(event, "position", 0)
+        output.talk(f"place {place}{self._about(place)}")
+
+    def _about(self, place: int) -> str:
+        return "" if self._seconds_a_place is None else _about(self._seconds_a_place * place)
+
+
+def holding(snapshot: Snapshot, key: str) -> list[str]:
+    """Who holds a key and since when, in words."""
+    return [
+        f"{_name(lease)} for {output.age(lease.since)} (pid {lease.holder.pid}):"
+        f" {output.clean(lease.holder.command)}"
+        for lease in _leases_on(snapshot, key)
+    ]
+
+
+def _sentence(snapshot: Snapshot, row: WaitingView) -> str:
+    key, reason = row.blocked_by.key, row.blocked_by.reason
+    total = sum(other.blocked_by.key == key for other in snapshot.waiting)
+    held = _leases_on(snapshot, key)
+    holders = f" · held by {_names(held)}" if held else ""
+    return (
+        f"waiting for {key} ({reason}) · place {row.position} of {total}"
+        f"{_about(row.estimated_wait_seconds)}{holders} · {output.age(row.since)} so far"
+    )
+
+
+def _leases_on(snapshot: Snapshot, key: str) -> list[LeaseView]:
+    below = key + "/"
+    return [
+        lease
+        for lease in snapshot.leases
+        if any(held == key or held.startswith(below) for held in lease.keys)
+    ]
+
+
+def _names(leases: list[LeaseView] | tuple[LeaseView, ...]) -> str:
+    more = f" and {len(leases) - _NAMED} more" if len(leases) > _NAMED else ""
+    return ", ".join(_name(lease) for lease in leases[:_NAMED]) + more
+
+
+def _name(lease: LeaseView) -> str:
+    return output.clean(lease.task or f"pid {lease.holder.pid}")
+
+
+def _about(seconds: float | None) -> str:
+    return "" if seconds is None else f", about {output.length(seconds)}"

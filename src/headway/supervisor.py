@@ -1,0 +1,352 @@
+"""Guards one command: holds its lease, runs it on the caller's terminal, reaps its whole tree.
+
+Two processes stand round the command. The *front* is the one that was started:
+it passes signals on and ends with the command's exit code. Its child, the
+*supervisor*, waits in the queue, holds the lease and is the parent of the
+command and of every orphan that the command leaves (Linux). Then it moves to a
+session of its own, where neither Ctrl-C nor a ``kill`` of the group reaches it,
+so the command counts until it is gone even if the front is killed. If the
+supervisor is killed, the front has a copy of its lock, inherits the tree, and
+the command counts as well.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import sys
+
+from headway import background
+from headway.lean import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import NoReturn
+
+# Passed on to the command, unless the terminal has told it already.
+_FORWARDED: set[int] = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+    signal.SIGWINCH,
+}
+# A background process that touches the terminal is stopped. That is for the command to be.
+_UNWANTED: set[int] = {signal.SIGTTIN, signal.SIGTTOU}
+# Python ignores these for itself.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_SENT_BY_TERMINAL = 0x80  # SI_KERNEL
+# Messages of the supervisor: a letter and a number.
+_LIFELINE, _COMMAND, _STOPPED, _ENDED = b"L", b"C", b"S", b"E"
+_MESSAGE_BYTES = 5
+# The children of a command often end a moment after it.
+_GRACE_SECONDS = 0.2
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Interrupted(BaseException):
+    """A signal ended the wait for a slot."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def supervise(work: Callable[[Supervisor], int]) -> int:
+    """Do the work in a supervisor of its own; the exit code it reports."""
+    _fill_in_standard_streams()
+    near, far = _socket.socketpair()
+    # If the caller ignored it, so would we, and learn of no child's end.
+    signal.signal(signal.SIGCHLD, _take_note)
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, _FORWARDED | _UNWANTED | {signal.SIGCHLD, signal.SIGIO}
+    )
+    _have_announced(near)
+    pid = os.fork()
+    if pid == 0:
+        near.close()
+        _end(Supervisor(far, before), work)
+    far.close()
+    return Front(near, pid).wait()
+
+
+def _end(supervisor: Supervisor, work: Callable[[Supervisor], int]) -> NoReturn:
+    code = 70
+    try:
+        code = supervisor.wait_in_line(work)
+    except BaseException:  # noqa: BLE001 - the last one who could show it
+        sys.excepthook(*sys.exc_info())
+    finally:
+        supervisor.report(code)
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class Supervisor:
+    """Holds the lease of one command; lives until the last of its processes is gone."""
+
+    def __init__(self, front: _socket.socket, mask: set[int | signal.Signals]) -> None:
+        self._front, self._mask = front, mask
+        self._signals = _FORWARDED | {signal.SIGCHLD}
+        self._command = 0
+        self._reported = False
+
+    def wait_in_line(self, work: Callable[[Supervisor], int]) -> int:
+        """Do the work; a signal ends it as long as the command has not been started."""
+        for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                signal.signal(signum, _interrupt)
+        background.start(self._watch_front)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            return work(self)
+        except Interrupted as interrupted:
+            return 128 + interrupted.signum
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+
+    def _watch_front(self) -> None:
+        """Without the front nobody waits for the command any more."""
+        try:
+            self._front.recv(1)
+        except OSError:
+            pass
+        if not self._command:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def run(
+        self,
+        program: str,
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        lifeline: int | None,
+        detach_ok: bool,
+        left_behind: Callable[[], None],
+    ) -> int:
+        """Run the command until its whole tree is gone; its exit code.
+
+        With ``detach_ok`` only until its first process is. ``left_behind`` is called
+        when that one is gone, others are not, and the front is about to leave.
+        """
+        if not detach_ok:
+            _adopt_orphans()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        if lifeline is not None:
+            self._tell(_LIFELINE, 0, lifeline)
+        self._command = self._spawn(program, words, environ)
+        self._tell(_COMMAND, self._command)
+        os.setsid()
+        _let_go_of(0, 1)
+        return self._see_it_through(detach_ok=detach_ok, left_behind=left_behind)
+
+    def _spawn(self, program: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
+        options = {"setsigmask": self._mask, "setsigdef": _IGNORED_BY_PYTHON}
+        try:
+            return os.posix_spawn(program, words, environ, **options)  # type: ignore[arg-type]
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without its first line, as every shell runs it.
+            words = ("/bin/sh", program, *words[1:])
+            return os.posix_spawn("/bin/sh", words, environ, **options)  # type: ignore[arg-type]
+
+    def _see_it_through(self, *, detach_ok: bool, left_behind: Callable[[], None]) -> int:
+        code: int | None = None
+        while True:
+            overdue = code is not None and not self._reported
+            signum = _next_signal(self._signals, _GRACE_SECONDS if overdue else None)
+            if signum is None:
+                assert code is not None
+                left_behind()
+                self.report(code)
+                _let_go_of(2)
+            elif signum != signal.SIGCHLD:
+                self._pass_on(signum)
+                continue
+            for pid, status in _ended_or_stopped():
+                if pid == 0:
+                    assert code is not None
+                    return code
+                if pid == self._command and os.WIFSTOPPED(status):
+                    self._tell(_STOPPED, os.WSTOPSIG(status))
+                elif pid == self._command:
+                    code, self._command = _exit_code(status), -1
+                    if detach_ok:
+                        return code
+
+    def _pass_on(self, signum: int) -> None:
+        if self._command > 0:
+            os.kill(self._command, signum)
+
+    def report(self, code: int) -> None:
+        """Let the front end with this code, once."""
+        if not self._reported:
+            self._reported = True
+            self._tell(_ENDED, code)
+
+    def _tell(self, letter: bytes, number: int, descriptor: int | None = None) -> None:
+        message = letter + number.to_bytes(_MESSAGE_BYTES - 1, "big")
+        rights = [] if descriptor is None else [_rights(descriptor)]
+        try:
+            self._front.sendmsg([message], rights)
+        except OSError:
+            pass  # the front is gone; that is what we are for
+
+
+class Front:
+    """What the caller started and sees: passes signals on, stops and ends with the command."""
+
+    def __init__(self, supervisor: _socket.socket, pid: int) -> None:
+        self._supervisor, self._pid = supervisor, pid
+        self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
+        self._command = 0
+        self._is_heir = False
+        self._unread = b""
+
+    def wait(self) -> int:
+        """The exit code, once there is one."""
+        while True:
+            signum, by_terminal = _wait_for_signal(self._signals)
+            if signum in {signal.SIGIO, signal.SIGCHLD}:
+                code = self._hear()
+                if code is not None:
+                    return code
+                if self._command and not self._is_heir:
+                    _adopt_orphans()
+                    self._is_heir = True
+                self._stop_if_stopped()
+            elif not by_terminal:
+                os.kill(self._pid, signum)
+
+    def _hear(self) -> int | None:
+        """Take the supervisor's messages in; the exit code, if that is among them."""
+        while True:
+            try:
+                received, _, _, _ = self._supervisor.recvmsg(1024, 1024, _socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError:
+                received = b""
+            if not received:
+                return self._take_over()
+            self._unread += received
+            while len(self._unread) >= _MESSAGE_BYTES:
+                letter, number = self._unread[:1], self._unread[1:_MESSAGE_BYTES]
+                self._unread = self._unread[_MESSAGE_BYTES:]
+                if letter == _ENDED:
+                    return int.from_bytes(number, "big")
+                if letter == _COMMAND:
+                    self._command = int.from_bytes(number, "big")
+                    _let_go_of(0, 1)
+                elif letter == _STOPPED:
+                    self._stop()
+
+    def _take_over(self) -> int:
+        """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
+        code = 128 + signal.SIGKILL
+        while True:
+            try:
+                pid, status = os.wait()
+            except ChildProcessError:
+                return code
+            if pid == self._command or (pid == self._pid and not self._command):
+                code = _exit_code(status)
+
+    def _stop_if_stopped(self) -> None:
+        """Ctrl-Z while the supervisor waits in line stops both."""
+        pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):
+            self._stop()
+
+    @staticmethod
+    def _stop() -> None:
+        """Stop, so that the shell notices, until it says to go on."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _have_announced(near: _socket.socket) -> None:
+    """Get SIGIO when there is something to read: then one call waits for all there is."""
+    import fcntl  # noqa: PLC0415
+
+    fcntl.fcntl(near, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(near, fcntl.F_SETFL, fcntl.fcntl(near, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what the command leaves behind, where the system can do that."""
+    if sys.platform == "linux":
+        import _ctypes  # noqa: PLC0415 - ctypes itself takes twice as long to load
+
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+        _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def _wait_for_signal(signals: set[int]) -> tuple[int, bool]:
+    """The next of these signals, and whether it came from the terminal, to the command as well."""
+    if hasattr(signal, "sigwaitinfo"):
+        found = signal.sigwaitinfo(signals)
+        return found.si_signo, found.si_code == _SENT_BY_TERMINAL
+    signum = signal.sigwait(signals)
+    return signum, signum in {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
+
+
+def _next_signal(signals: set[int], timeout_seconds: float | None) -> int | None:
+    if timeout_seconds is None or not hasattr(signal, "sigtimedwait"):
+        return signal.sigwait(signals)
+    found = signal.sigtimedwait(signals, timeout_seconds)
+    return None if found is None else found.si_signo
+
+
+def _ended_or_stopped() -> Iterator[tuple[int, int]]:
+    """Children that ended or stopped, with their status; 0 as the pid when none are left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            yield 0, 0
+            return
+        if pid == 0:
+            return
+        yield pid, status
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _rights(descriptor: int) -> tuple[int, int, bytes]:
+    return _socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder)
+
+
+def _fill_in_standard_streams() -> None:
+    """A closed one would be taken by the next file that is opened."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+def _let_go_of(*descriptors: int) -> None:
+    """Whoever reads from a pipe of the command must not have to wait for us."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _interrupt(signum: int, _: object) -> NoReturn:
+    raise Interrupted(signum)
+
+
+def _take_note(_signum: int, _: object) -> None:
+    """Nothing to do: those who wait for the signal are told."""
