@@ -9,7 +9,18 @@ import signal
 import sys
 import traceback
 
-from bench import crash, depth, handoff, idle, loop, order, startup, throughput, uncontended
+from bench import (
+    command,
+    crash,
+    depth,
+    handoff,
+    idle,
+    loop,
+    order,
+    startup,
+    throughput,
+    uncontended,
+)
 from bench.figure import Effort
 from bench.report import machine, summary, warning
 
@@ -22,6 +33,7 @@ FIGURES = (
     depth.FIGURE,
     uncontended.MEMORY,
     startup.FIGURE,
+    command.FIGURE,
     idle.FIGURE,
     loop.FIGURE,
 )

@@ -28,9 +28,12 @@ _AGENT = """
 import json, sys, headway
 
 keys, options = (json.loads(word) for word in sys.argv[1:])
+then = options.pop("then", None)
 try:
     with headway.slot(*keys, **options) as lease:
         print(lease.id, flush=True)
+        if then and sys.stdin.readline():
+            headway.slot(*then).__enter__()
         for line in sys.stdin:
             print("lost" if lease.lost else "held", flush=True)
 except headway.HeadwayError as error:
@@ -103,10 +106,12 @@ class Shell:
         """A program that asks for a slot and keeps it until its stdin is closed.
 
         It prints the lease's id when it has one, for each line whether the lease is
-        lost, and instead of all that the name of an error.
+        lost, and instead of all that the name of an error. With ``then=[KEY]`` it asks
+        for that too, from within, when it gets a line.
         """
         script = self.directory / "agent.py"
-        script.write_text(_AGENT)
+        if not script.exists():
+            script.write_text(_AGENT)
         process = subprocess.Popen(
             [sys.executable, str(script), json.dumps(keys), json.dumps(options)],
             env=self.environ,
@@ -118,6 +123,20 @@ class Shell:
         )
         self._started.append(process)
         return process
+
+    def holding(self, *keys: str, **options: Any) -> str:
+        """Start such a program and wait for its slot; the lease's id."""
+        process = self.hold(*keys, **options)
+        assert process.stdout
+        return process.stdout.readline().strip()
+
+    def waiting(self, *keys: str, **options: Any) -> str:
+        """Start such a program and wait until it queues; the ticket's id."""
+        known = {ticket["id"] for ticket in self.status()["waiting"]}
+        self.hold(*keys, **options)
+        new = until(lambda: {x["id"] for x in self.status()["waiting"]} - known, "a wait")
+        (ticket_id,) = new
+        return str(ticket_id)
 
     def terminal(
         self, *words: str, env: Mapping[str, str] | None = None, columns: int = 80, rows: int = 24
@@ -155,6 +174,8 @@ class Shell:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
+            if process.stdin and process.stdin.closed:
+                process.stdin = None
             process.communicate()
 
 

@@ -133,8 +133,8 @@ def test_a_snapshot_has_exactly_the_documented_fields(govern: Govern) -> None:
     assert lease["holder"]["pid"] == os.getpid()
     assert lease["holder"]["host"] == os.uname().nodename
     (waiting,) = seen["waiting"]
-    waiting_fields = "id task keys priority position blocked_by since estimated_wait_seconds holder"
-    assert set(waiting) == set(waiting_fields.split())
+    waiting_fields = "id task keys weight priority position blocked_by since"
+    assert set(waiting) == {*waiting_fields.split(), "estimated_wait_seconds", "holder"}
     assert waiting["blocked_by"] == {"key": "k", "reason": "full"}
     assert (waiting["position"], waiting["priority"], waiting["keys"]) == (1, 2, ["k"])
 

@@ -41,6 +41,7 @@ class Failure(Exception):  # noqa: N818 - it ends the program, with this code
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
     words = list(sys.argv[1:] if args is None else args)
+    _replace_closed_streams()
     if os.name != "posix":
         _say("Headway runs on Linux and macOS; on Windows, use it inside WSL")
         sys.exit(UNAVAILABLE)
@@ -53,6 +54,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     from headway.cli.app import start  # noqa: PLC0415
 
     sys.exit(guarded(lambda: start(words)))
+
+
+def _replace_closed_streams() -> None:
+    """Python has none where the caller closed one; we may still have to say something."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _asks_for_help(words: list[str]) -> bool:

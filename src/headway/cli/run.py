@@ -10,6 +10,7 @@ from headway.cli import DENIED, NO_SLOT, NOT_FOUND, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
 from headway.errors import AtCapacity, QueueTimeout
 from headway.governor import Governor
+from headway.keys import agent_key
 from headway.supervisor import Supervisor, supervise
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ def run(words: list[str]) -> int:
     """Wait for a slot, run the command, and answer with its exit code."""
     options = parse(words)
     program = _find(options.command[0])
+    options.keys = options.keys or (agent_key(os.path.basename(program)),)
     # What others see as the holder's command.
     sys.argv = ["headway", "run", *options.command]
     return supervise(lambda supervisor: guarded(lambda: _queue(options, program, supervisor)))

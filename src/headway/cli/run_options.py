@@ -77,7 +77,6 @@ class Options:
     def __init__(self, given: dict[str, list[str]], command: list[str]) -> None:
         self.command = command
         self.keys = tuple(_checked(keys.check, key) for key in given["on"])
-        self.keys = self.keys or (_checked(keys.agent_key, command[0].rpartition("/")[2]),)
         self.task = _checked(check_task, given["task"][-1]) if given["task"] else None
         self.priority = _whole(given, "priority", 0, -MAX_PRIORITY, MAX_PRIORITY)
         self.weight = _whole(given, "weight", 1, 1, MAX_WEIGHT)

@@ -1,0 +1,185 @@
+"""``headway run`` on a terminal: keys, job control, the size of the window, the live line."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.cli.kit import PROGRAM, until
+
+if TYPE_CHECKING:
+    from tests.cli.kit import Shell
+
+_COUNT_INTERRUPTS = """
+import signal, sys
+seen = []
+def count(*_):
+    seen.append(1)
+    print("interrupts:", len(seen), flush=True)
+signal.signal(signal.SIGINT, count)
+print("ready", flush=True)
+for line in sys.stdin:
+    if line.strip() == "end":
+        break
+    print("got", line.strip(), flush=True)
+print("total:", len(seen), flush=True)
+"""
+_SHOW_SIZE = """
+import os, signal, sys
+show = lambda *_: print("columns", os.get_terminal_size().columns, flush=True)
+signal.signal(signal.SIGWINCH, show)
+show()
+sys.stdin.readline()
+"""
+
+
+def test_the_command_has_the_real_terminal(shell: Shell) -> None:
+    """It can ask questions, and is in the foreground."""
+    question = (
+        "import sys; print(sys.stdin.isatty(), sys.stdout.isatty()); print('hi', input('name? '))"
+    )
+    terminal = shell.terminal("run", "--", sys.executable, "-c", question)
+
+    terminal.wait_for("True True")
+    terminal.wait_for("name? ")
+    terminal.press("Ada\n")
+    terminal.wait_for("hi Ada")
+
+    assert terminal.wait() == 0
+
+
+def test_ctrl_c_reaches_the_command_once(shell: Shell) -> None:
+    """Agents quit on the second one."""
+    terminal = shell.terminal("run", "--on", "k", "--", sys.executable, "-c", _COUNT_INTERRUPTS)
+    terminal.wait_for("ready")
+
+    terminal.press("\x03")
+    terminal.wait_for("interrupts: 1")
+    terminal.press("still there\n")
+    terminal.wait_for("got still there")
+    terminal.press("end\n")
+
+    terminal.wait_for("total: 1")
+    assert terminal.wait() == 0
+
+
+def test_ctrl_c_that_ends_the_command_gives_130(shell: Shell) -> None:
+    """And the slot is free."""
+    terminal = shell.terminal("run", "--on", "k", "--", "sh", "-c", "echo up; exec sleep 60")
+    terminal.wait_for("up")
+
+    terminal.press("\x03")
+
+    assert terminal.wait() == 130
+    assert shell.status()["leases"] == []
+
+
+def test_ctrl_c_while_waiting_leaves_the_line(shell: Shell) -> None:
+    """With 130; the command is not started."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal("run", "--on", "k", "--", "echo", "ran")
+    terminal.wait_for("waiting for k")
+
+    terminal.press("\x03")
+
+    assert terminal.wait() == 130
+    assert "ran" not in terminal.text
+    assert "Traceback" not in terminal.text
+    assert shell.status()["waiting"] == []
+    holder.communicate("")
+
+
+def test_ctrl_z_stops_and_fg_goes_on(shell: Shell) -> None:
+    """The shell gets its prompt back; the stopped command keeps its slot."""
+    terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+    command = shlex.join(
+        [PROGRAM, "run", "--on", "k", "--", sys.executable, "-c", _COUNT_INTERRUPTS]
+    )
+    terminal.press(command.replace("\n", "\\n").replace("'\\n", "$'\\n") + "\n")
+    terminal.wait_for("ready\r\n")
+
+    terminal.press("\x1a")
+    terminal.wait_for("Stopped")
+    assert len(shell.status()["leases"]) == 1
+    terminal.press("fg\n")
+    terminal.press("back again\n")
+    terminal.wait_for("got back again")
+    terminal.press("end\n")
+    terminal.wait_for("total: 0")
+    terminal.press("echo code $?\n")
+    terminal.wait_for("code 0")
+
+    terminal.press("exit\n")
+    terminal.wait()
+
+
+def test_ctrl_z_while_waiting_keeps_the_place(shell: Shell) -> None:
+    """Stopped in line is still in line."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+    terminal.press(f"{PROGRAM} run --on k -- echo it ra''n\n")
+    terminal.wait_for("waiting for k")
+
+    terminal.press("\x1a")
+    terminal.wait_for("Stopped")
+    assert len(shell.status()["waiting"]) == 1
+    terminal.press("fg\n")
+    holder.communicate("")
+
+    terminal.wait_for("it ran")
+    terminal.press("exit\n")
+    terminal.wait()
+
+
+def test_a_new_size_of_the_window_arrives(shell: Shell) -> None:
+    """Full-screen agents draw themselves anew."""
+    terminal = shell.terminal("run", "--", sys.executable, "-c", _SHOW_SIZE)
+    terminal.wait_for("columns 80")
+
+    terminal.resize(113, 40)
+
+    terminal.wait_for("columns 113")
+    terminal.press("\n")
+    assert terminal.wait() == 0
+
+
+def test_the_live_line_shows_place_and_holders_and_goes_away(shell: Shell) -> None:
+    """One line that is rewritten, and erased before the command has the screen."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--task", "one", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal("run", "--on", "k", "--", "echo", "it ran")
+
+    terminal.wait_for("headway: waiting for k (full) · place 1 of 1")
+    terminal.wait_for("held by one")
+    holder.communicate("")
+
+    assert terminal.wait() == 0
+    assert "\n" not in terminal.raw[: terminal.raw.index("running after")]
+    assert "\x1b[K" in terminal.raw
+    assert terminal.text.rstrip().endswith("it ran")
+
+
+def test_the_live_line_fits_a_narrow_window(shell: Shell) -> None:
+    """It never wraps, or it could not be rewritten."""
+    shell.run("limits", "set", "k", "1")
+    task = "a very long name for a task " * 3
+    holder = shell.start("run", "--on", "k", "--task", task, "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal("run", "--on", "k", "--", "true", columns=40)
+
+    terminal.wait_for("waiting for k")
+    holder.communicate("")
+    terminal.wait()
+
+    drawn = [part for part in terminal.text.split("\r") if "waiting" in part]
+    assert drawn
+    assert all(len(part) < 40 for part in drawn)
