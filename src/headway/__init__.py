@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+if sys.platform == "win32":
+    raise ImportError(
+        "Headway runs on Linux and macOS: it needs flock and Unix sockets. On Windows, use WSL"
+    )
+
 from headway.errors import (
     AtCapacity,
     Cancelled,

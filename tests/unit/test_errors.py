@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -79,3 +81,12 @@ def test_every_error_is_public_and_tested_here() -> None:
     assert all(getattr(headway, error.__name__) is error for error in defined)
     assert {error.__name__ for error in defined} <= set(headway.__all__)
     assert {type(error) for error, _, _ in EXAMPLES} == defined - {HeadwayError}
+
+
+def test_windows_is_refused_with_a_way_out() -> None:
+    """A clear line instead of a missing module somewhere inside."""
+    program = "import sys; sys.platform = 'win32'; import headway"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert b"ImportError: Headway runs on Linux and macOS" in done.stderr
+    assert b"WSL" in done.stderr

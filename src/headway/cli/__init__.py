@@ -42,9 +42,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
     words = list(sys.argv[1:] if args is None else args)
     _replace_closed_streams()
-    if os.name != "posix":
-        _say("Headway runs on Linux and macOS; on Windows, use it inside WSL")
-        sys.exit(UNAVAILABLE)
     if words[:1] == ["run"] and not _asks_for_help(words):
         from headway.cli.run import run  # noqa: PLC0415
 
