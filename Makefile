@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help demo test check bench soak clean format
+.PHONY: help demo test check bench soak clean format reference
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -34,6 +34,9 @@ check: $(BENCH_STAMP)  ## ruff, mypy strict, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+reference: $(STAMP)  ## docs/reference.md, from the help texts
+	$(BIN)/python docs/make_reference.py
 
 format: $(BENCH_STAMP)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .

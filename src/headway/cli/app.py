@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 
 import click
 
@@ -35,9 +36,11 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         if cmd_name not in COMMANDS:
-            return None
+            close = get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"There is no command {cmd_name!r}.{hint}", ctx)
         module = importlib.import_module(f"headway.cli.{cmd_name}")
         command: click.Command = module.command
         return command
@@ -64,9 +67,7 @@ def app(context: click.Context) -> int | None:
       headway
     """
     if context.invoked_subcommand is None:
-        status = app.get_command(context, "status")
-        assert status is not None
-        code: int | None = context.invoke(status)
+        code: int | None = context.invoke(app.get_command(context, "status"))
         return code
     return None
 

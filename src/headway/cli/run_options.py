@@ -48,8 +48,8 @@ Nested: a command that runs inside another slot goes ahead on that one instead o
 \b
 Example:
   headway run -- opencode run "fix issue 16"
-  headway run --on agent/opencode --task issue-16 --timeout 5m -- opencode run "fix issue 16"
-  headway run --on llm/anthropic --no-wait -- ./nightly.sh || echo "busy, later"
+  headway run --task issue-16 --timeout 5m -- opencode run "fix issue 16"
+  headway run --on llm/anthropic --no-wait -- ./nightly.sh || echo "later"
 
 \b
 Exit codes besides the command's own:

@@ -1,0 +1,58 @@
+"""What several commands take: keys, limits, and the wish for JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headway import keys
+from headway.errors import ConfigError
+from headway.limits import MAX_SLOTS, UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    F = TypeVar("F", bound=Callable[..., object])
+
+_MAX_DIGITS = len(str(MAX_SLOTS))
+
+
+def key(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A key; a wrong one is bad usage."""
+    return _checked(value, pattern=False)
+
+
+def pattern(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A key or a pattern; a wrong one is bad usage."""
+    return _checked(value, pattern=True)
+
+
+def _checked(value: str | None, *, pattern: bool) -> str | None:
+    try:
+        return None if value is None else keys.check(value, pattern=pattern)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def limit(_: click.Context, __: click.Parameter, value: str) -> int | str:
+    """A number of slots, or the word for no limit."""
+    if value == UNLIMITED:
+        return value
+    if value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
+        slots = int(value)
+        if 1 <= slots <= MAX_SLOTS:
+            return slots
+    raise click.BadParameter(
+        f"{value!r} is not a limit; give a whole number of slots from 1 to {MAX_SLOTS},"
+        f' or the word "{UNLIMITED}"'
+    )
+
+
+def json_option(command: F) -> F:
+    """Give a listing its ``--json``."""
+    option = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON for programs; see docs/json.md."
+    )
+    return option(command)

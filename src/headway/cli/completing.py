@@ -1,0 +1,127 @@
+"""What a shell may complete: keys, limits, tasks and ids of the home, and never an error.
+
+A home that is missing is not made, a bad one has nothing to offer, and a busy
+one is not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    import click
+    from click.shell_completion import CompletionItem
+
+    from headway.governor import Governor
+    from headway.views import LeaseView, WaitingView
+
+    # What can be typed, and a word about each.
+    Offers: TypeAlias = dict[str, str]
+
+# A person has pressed a key and looks at the screen.
+_PATIENCE = "300ms"
+
+
+def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Keys in use and keys with a limit."""
+    return _fitting(incomplete, _look(_keys) or {"agent": "3 slots"})
+
+
+def limits(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Keys and patterns with a line of their own."""
+    return _fitting(incomplete, _look(_limits))
+
+
+def patterns(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Everything that a limit may be set on, as far as it is known."""
+    known = _look(lambda governor: _keys(governor) | _limits(governor))
+    return _fitting(incomplete, known or {"agent": "3 slots"})
+
+
+def paused(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Keys that are paused."""
+    return _fitting(
+        incomplete,
+        _look(lambda governor: {x.key: "paused" for x in governor.snapshot().limits if x.paused}),
+    )
+
+
+def tasks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Labels of what runs and waits."""
+    return _fitting(incomplete, _look(lambda governor: _tasks(_everyone(governor))))
+
+
+def tickets(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids and tasks of what waits."""
+    return _fitting(incomplete, _look(lambda governor: _names(governor.snapshot().waiting)))
+
+
+def leases(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids and tasks of what runs."""
+    return _fitting(incomplete, _look(lambda governor: _names(governor.snapshot().leases)))
+
+
+def everyone(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids and tasks of all that runs or waits."""
+    return _fitting(incomplete, _look(lambda governor: _names(_everyone(governor))))
+
+
+# -- inside ---------------------------------------------------------------------------
+
+
+def _keys(governor: Governor) -> Offers:
+    return {limit.key: f"{limit.used}/{limit.limit}" for limit in governor.snapshot().limits}
+
+
+def _limits(governor: Governor) -> Offers:
+    from headway.limits import shown  # noqa: PLC0415
+
+    return {line.pattern: str(shown(line.slots)) for line in governor.lines()}
+
+
+def _everyone(governor: Governor) -> list[LeaseView | WaitingView]:
+    snapshot = governor.snapshot()
+    return [*snapshot.waiting, *snapshot.leases]
+
+
+def _tasks(found: Iterable[LeaseView | WaitingView]) -> Offers:
+    return {one.task: " + ".join(one.keys) for one in found if one.task}
+
+
+def _names(found: Iterable[LeaseView | WaitingView]) -> Offers:
+    found = list(found)
+    return {one.id: one.task or " + ".join(one.keys) for one in found} | _tasks(found)
+
+
+def _look(offers: Callable[[Governor], Offers]) -> Offers:
+    """What the home has to offer; nothing if that is not to be had at once."""
+    try:
+        from headway import config  # noqa: PLC0415
+
+        if not os.path.isdir(config.home_directory()):
+            return {}
+        import logging  # noqa: PLC0415
+
+        from headway.governor import Governor  # noqa: PLC0415
+
+        logging.disable()
+        os.environ["HEADWAY_STORE_TIMEOUT"] = _PATIENCE
+        with Governor() as governor:
+            return offers(governor)
+    except Exception:  # noqa: BLE001 - whatever it is, a person is in the middle of a line
+        return {}
+
+
+def _fitting(incomplete: str, offers: Offers) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem  # noqa: PLC0415
+
+    return [
+        CompletionItem(offer, help=word)
+        for offer, word in sorted(offers.items())
+        # The shells' protocol has one line per offer.
+        if offer.startswith(incomplete) and offer.isprintable() and word.isprintable()
+    ]

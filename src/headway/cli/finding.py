@@ -1,0 +1,61 @@
+"""Finding a ticket or lease by what a person types: its id, the start of one, or its task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.cli import Failure, output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from headway.views import LeaseView, Snapshot, WaitingView
+
+    Found: TypeAlias = LeaseView | WaitingView
+
+# What was named is not there, or the name fits several.
+NOT_THERE = 1
+_NAMED, _BRIEF = 4, 30
+
+
+def find(snapshot: Snapshot, name: str) -> Found:
+    """The one ticket or lease of that name; a ``Failure`` that helps if there is not one."""
+    everyone: Sequence[Found] = (*snapshot.waiting, *snapshot.leases)
+    for found in (
+        [one for one in everyone if one.id == name],
+        [one for one in everyone if one.task == name],
+        [one for one in everyone if one.id.startswith(name)],
+    ):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Failure(f"{name!r} fits {_listed(found)}; give a whole id", NOT_THERE)
+    raise Failure(f"nothing is called {name!r}: {_hint(everyone, name)}", NOT_THERE)
+
+
+def called(one: Found) -> str:
+    """The id, and the task if it has one: ``abcdef-1 (issue-16)``."""
+    return f"{one.id} ({output.clean(one.task)})" if one.task else one.id
+
+
+def _listed(found: Sequence[Found]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(_briefly(one) for one in found[:_NAMED]) + more
+
+
+def _briefly(one: Found) -> str:
+    text = called(one)
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 2]}…)"
+
+
+def _hint(everyone: Sequence[Found], name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    if not everyone:
+        return "nothing runs and nobody waits"
+    names = [*(one.id for one in everyone), *(one.task for one in everyone if one.task)]
+    near = get_close_matches(name, names, n=3)
+    if near:
+        return f"did you mean {' or '.join(output.clean(one) for one in near)}?"
+    return f"there are {_listed(everyone)}; all ids: headway status"

@@ -1,0 +1,262 @@
+"""The only file that prints: data on stdout, talk on stderr, colour where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TextIO, TypeAlias
+
+    from rich.console import Console, RenderableType
+
+    # A cell's text, or its text and its style.
+    Cell: TypeAlias = RenderableType | tuple[str, str]
+    # Makes a text fit into so many columns.
+    Shortener: TypeAlias = Callable[[str, int], str]
+
+# Wide enough that nothing is cut where nobody reads but a program or a pager.
+_UNBOUNDED_COLUMNS = 10_000
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_GAP = 2
+# Columns that give way first become this narrow, and only then the next ones.
+_COMFORTABLE_COLUMNS, _LEAST_COLUMNS = 14, 6
+_AND = " + "
+
+
+def data(text: str) -> None:
+    """Print what was asked for; a reader that has seen enough is no error."""
+    try:
+        _write(sys.stdout, text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def talk(text: str) -> None:
+    """Say something to the person at the keyboard."""
+    _write(sys.stderr, f"headway: {text}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:  # a terminal of the last century, or a name that is no text
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def as_json(value: object) -> None:
+    """Print a value for programs."""
+    import json  # noqa: PLC0415
+
+    data(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console on stdout or another stream: plain unless that is a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - takes longer to load than most commands run
+
+    stream = stream or sys.stdout
+    is_terminal = stream.isatty()
+    coloured = is_terminal and not os.environ.get("NO_COLOR")
+    return Console(
+        file=stream,
+        force_terminal=is_terminal,
+        color_system="auto" if coloured else None,
+        width=None if is_terminal else _UNBOUNDED_COLUMNS,
+        highlight=False,
+        markup=False,
+    )
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Sequence[str] = (),
+    folded: Sequence[str] = (),
+    shortened: Mapping[str, Shortener] | None = None,
+) -> None:
+    """Print rows under headings.
+
+    ``right`` names columns of numbers and ``folded`` long ones that may take more
+    lines. ``shortened`` names those that give way when the window is narrow, the
+    first of them first, and how.
+    """
+    from rich.table import Table  # noqa: PLC0415
+
+    shortened, rows, printed = shortened or {}, list(rows), console()
+    widths = _fitted(headings, rows, shortened, printed.width)
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for heading in headings:
+        drawn.add_column(
+            heading,
+            justify="right" if heading in right else "left",
+            overflow="fold" if heading in folded else "ellipsis",
+            no_wrap=heading not in folded,
+        )
+    for row in rows:
+        named = zip(headings, row, strict=True)
+        drawn.add_row(*(_cell(cell, shortened.get(name), widths.get(name)) for name, cell in named))
+    _draw(drawn, printed)
+
+
+def _fitted(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    shortened: Mapping[str, Shortener],
+    columns: int,
+) -> dict[str, int]:
+    """The widths of columns that can be shortened, so that the table fits if it can."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    widths = {
+        heading: max([len(heading), *(cell_len(_text(row[place])) for row in rows)])
+        for place, heading in enumerate(headings)
+    }
+    excess = sum(widths.values()) + _GAP * (len(widths) - 1) - columns
+    for least in (_COMFORTABLE_COLUMNS, _LEAST_COLUMNS):
+        for heading in [heading for heading in shortened if heading in widths]:
+            cut = max(0, min(excess, widths[heading] - max(least, len(heading))))
+            widths[heading] -= cut
+            excess -= cut
+    return {heading: widths[heading] for heading in shortened if heading in widths}
+
+
+def _text(cell: Cell) -> str:
+    text = cell[0] if isinstance(cell, tuple) else cell
+    return text if isinstance(text, str) else str(text)
+
+
+def _cell(cell: Cell, shorten: Shortener | None, width: int | None) -> RenderableType:
+    from rich.text import Text  # noqa: PLC0415
+
+    text, style = cell if isinstance(cell, tuple) else (cell, "")
+    if not isinstance(text, str):
+        return text
+    return Text(text if shorten is None or width is None else shorten(text, width), style)
+
+
+def heading(text: str) -> None:
+    """Print a line that stands above a table."""
+    from rich.text import Text  # noqa: PLC0415
+
+    _draw(Text(text, style="bold"), console())
+
+
+def _draw(what: RenderableType, printed: Console) -> None:
+    with printed.capture() as captured:
+        printed.print(what)
+    data("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+# -- texts that fit -----------------------------------------------------------------
+
+
+def shorten_end(text: str, columns: int) -> str:
+    """A text without its end, for labels and commands."""
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
+
+    return text if cell_len(text) <= columns else set_cell_size(text, columns - 1) + "…"
+
+
+def shorten_keys(text: str, columns: int) -> str:
+    """Keys without their middle: the last name is what tells them apart."""
+    keys = text.split(_AND)
+    room = (columns - len(_AND) * (len(keys) - 1)) // len(keys)
+    return text if len(text) <= columns else _AND.join(_shorten_key(key, room) for key in keys)
+
+
+def _shorten_key(key: str, columns: int) -> str:
+    first, *middle, last = key.split("/")
+    candidates = [key, *([f"{first}/…/{last}"] if middle else []), f"…/{last}"]
+    for candidate in candidates:
+        if len(candidate) <= columns:
+            return candidate
+    room = max(2, columns - len("…/…"))
+    return f"…/{last[: room - room // 2]}…{last[-(room // 2) :]}"
+
+
+def shorten_blocked(text: str, columns: int) -> str:
+    """``KEY REASON`` with a shorter key, for the reason is what people look for."""
+    key, _, reason = text.rpartition(" ")
+    if len(text) <= columns:
+        return text
+    return f"{_shorten_key(key, columns - len(reason) - 1)} {reason}"
+
+
+def fit(line: str) -> str:
+    """A line of a list, cut at the edge of the terminal; whole where there is none."""
+    if not sys.stdout.isatty():
+        return line
+    return shorten_end(line, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
+
+
+def joined(keys: Iterable[str]) -> str:
+    """The keys of a ticket as one text."""
+    return _AND.join(keys)
+
+
+def clean(text: str) -> str:
+    """Someone else's text on one line, and without power over the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+
+
+# -- numbers and times ----------------------------------------------------------------
+
+
+def count(number: int, thing: str) -> str:
+    """``1 slot``, ``2 slots``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def length(seconds: float | None) -> str:
+    """A length of time as people say it: ``40 s``, ``4 min``, ``2 h 5 min``."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
+    return f"{int(seconds // _DAY)} d {int(seconds % _DAY // _HOUR)} h"
+
+
+def brief_length(seconds: float | None) -> str:
+    """The same for narrow columns: ``40s``, ``4m``, ``2h05m``, ``3d4h``."""
+    if seconds is None:
+        return "-"
+    if seconds < 2 * _MINUTE:
+        return f"{int(seconds)}s"
+    if seconds < 2 * _HOUR:
+        return f"{int(seconds // _MINUTE)}m"
+    if seconds < 2 * _DAY:
+        return f"{int(seconds // _HOUR)}h{int(seconds % _HOUR // _MINUTE):02}m"
+    return f"{int(seconds // _DAY)}d{int(seconds % _DAY // _HOUR)}h"
+
+
+def age(since: float) -> str:
+    """How long ago a moment was."""
+    return length(_seconds_since(since))
+
+
+def brief_age(since: float) -> str:
+    """The same for narrow columns."""
+    return brief_length(_seconds_since(since))
+
+
+def clock(moment: float) -> str:
+    """A moment as a time of day, with its date if that is not today."""
+    local, today = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M:%S" if local[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", local)
+
+
+def _seconds_since(moment: float) -> float:
+    return max(0.0, time.time() - moment)

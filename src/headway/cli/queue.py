@@ -1,0 +1,80 @@
+"""``headway queue``: everyone who waits, under what they wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli import opening, output
+from headway.cli.arguments import json_option
+from headway.cli.status import command_cell, estimate, show_columns, task_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headway.views import BlockedBy, Snapshot, WaitingView
+
+
+@click.command("queue")
+@json_option
+def command(*, as_json: bool) -> None:
+    """Show everyone who waits, and what for.
+
+    # is the place in the line of the key that blocks; a ticket waits at one key at a
+    time. FOR is how long it waits already, EST. how long it may still take, judging by
+    how long slots were held lately (? if nothing is known yet).
+
+    \b
+    Example:
+      headway queue
+      headway why issue-16
+    """
+    with opening.governor() as governor:
+        snapshot = governor.snapshot()
+    if as_json:
+        output.as_json(snapshot.as_dict()["waiting"])
+        return
+    if not snapshot.waiting:
+        output.data("Nobody waits.")
+        return
+    lines: dict[BlockedBy, list[WaitingView]] = {}
+    for ticket in snapshot.waiting:
+        lines.setdefault(ticket.blocked_by, []).append(ticket)
+    for number, (blocked, tickets) in enumerate(lines.items()):
+        if number:
+            output.data("")
+        output.heading(_title(blocked, snapshot, len(tickets)))
+        _show(blocked, tickets)
+
+
+def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:
+    limit = next(limit for limit in snapshot.limits if limit.key == blocked.key)
+    use = f"{limit.used}/{limit.limit} in use"
+    return f"{blocked.key}: {reason_in_words(blocked)}, {use}, {waiting} waiting"
+
+
+def reason_in_words(blocked: BlockedBy) -> str:
+    """Why a key admits nobody."""
+    return blocked.reason.replace("_", " ")
+
+
+def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:
+    with_task = any(ticket.task for ticket in tickets)
+    elsewhere = any(ticket.keys != (blocked.key,) for ticket in tickets)
+    with_priority = any(ticket.priority for ticket in tickets)
+    with_weight = any(ticket.weight > 1 for ticket in tickets)
+    show_columns(
+        {
+            "#": [str(ticket.position) for ticket in tickets],
+            "ID": [ticket.id for ticket in tickets],
+            "TASK": [task_cell(ticket) for ticket in tickets] if with_task else None,
+            "ON": [output.joined(ticket.keys) for ticket in tickets] if elsewhere else None,
+            "SLOTS": [str(ticket.weight) for ticket in tickets] if with_weight else None,
+            "PRIO": [str(ticket.priority) for ticket in tickets] if with_priority else None,
+            "FOR": [output.brief_age(ticket.since) for ticket in tickets],
+            "EST.": [estimate(ticket) for ticket in tickets],
+            "PID": [str(ticket.holder.pid) for ticket in tickets],
+            "COMMAND": [command_cell(ticket) for ticket in tickets],
+        }
+    )

@@ -1,0 +1,225 @@
+"""``headway why``: the whole story of one ticket or lease."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from headway import keys
+from headway.cli import arguments, completing, opening, output
+from headway.cli.finding import called, find
+from headway.cli.queue import reason_in_words
+from headway.limits import UNLIMITED
+from headway.views import WaitingView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headway.views import LeaseView, LimitView, Snapshot
+
+# So many of those in front, and of those who hold, are listed; JSON has them all.
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """Why a ticket waits: its place, who is before it, and who holds what it needs."""
+
+    ticket: WaitingView
+    limit: LimitView
+    room_on: tuple[str, ...]
+    in_front: tuple[WaitingView, ...]
+    held_by: tuple[LeaseView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """What a lease holds, and how many wait for it."""
+
+    lease: LeaseView
+    limits: tuple[LimitView, ...]
+    waiting: int
+
+
+@click.command("why")
+@click.argument("name", metavar="ID", shell_complete=completing.everyone)
+@arguments.json_option
+def command(name: str, *, as_json: bool) -> None:
+    """Tell why a ticket waits, or what a lease holds.
+
+    ID is the id of a ticket or lease, the beginning of one, or a task's name. If there
+    is no such ticket, or the name fits several, the exit code is 1.
+
+    \b
+    Example:
+      headway why issue-16
+      headway why k3mx9a-1 --json
+    """
+    with opening.governor() as governor:
+        snapshot = governor.snapshot()
+    found = find(snapshot, name)
+    if isinstance(found, WaitingView):
+        wait = _wait(snapshot, found)
+        _print(wait, "waiting", _story_of_wait(wait), as_json=as_json)
+    else:
+        hold = _hold(snapshot, found)
+        _print(hold, "running", _story_of_hold(hold), as_json=as_json)
+
+
+def _print(facts: _Wait | _Hold, state: str, story: Iterable[str], *, as_json: bool) -> None:
+    if as_json:
+        output.as_json({"state": state, **asdict(facts)})
+    else:
+        output.data("\n".join(story))
+
+
+# -- a ticket ---------------------------------------------------------------------------
+
+
+def _wait(snapshot: Snapshot, ticket: WaitingView) -> _Wait:
+    at = ticket.blocked_by.key
+    line = [other for other in snapshot.waiting if other.blocked_by.key == at]
+    collected = keys.path(ticket.keys)
+    limited = {limit.key for limit in snapshot.limits if limit.limit != UNLIMITED}
+    return _Wait(
+        ticket=ticket,
+        limit=next(limit for limit in snapshot.limits if limit.key == at),
+        room_on=tuple(key for key in collected[: collected.index(at)] if key in limited),
+        in_front=tuple(other for other in line if other.position < ticket.position),
+        held_by=tuple(lease for lease in snapshot.leases if at in keys.path(lease.keys)),
+    )
+
+
+def _story_of_wait(wait: _Wait) -> Iterable[str]:
+    ticket, limit = wait.ticket, wait.limit
+    yield f"{called(ticket)} waits for {_wanted(ticket)}."
+    yield f"  since      {output.age(ticket.since)} ({output.clock(ticket.since)})"
+    yield f"  asked by   {_process(ticket)}"
+    yield f"  stands at  {limit.key}, place {ticket.position}{_urgency(ticket)}"
+    yield f"  because    {_cause(wait)}"
+    yield f"  limit      {_origin(limit)}"
+    if wait.room_on:
+        yield f"  has room   on {output.joined(wait.room_on)}, kept for it while it waits"
+    yield f"  may take   {_outlook(ticket)}"
+    if wait.in_front:
+        yield f"\nIn front of it at {limit.key}:"
+        yield from _some(
+            f"  {other.position}. {called(other)}, waits {output.age(other.since)}"
+            f"{_urgency(other)}, {_process(other)}"
+            for other in wait.in_front
+        )
+    if wait.held_by:
+        yield f"\nWho holds {limit.key}:"
+        yield from _some(
+            f"  {called(lease)}, for {output.age(lease.since)}{_weight(lease)}, {_process(lease)}"
+            for lease in wait.held_by
+        )
+    yield "\nWhat you can do:"
+    yield from _steps(_remedies(wait))
+
+
+def _cause(wait: _Wait) -> str:
+    limit, reason = wait.limit, wait.ticket.blocked_by.reason
+    use = f"{limit.used} of {limit.limit} in use"
+    if limit.reserved:
+        use += f", {limit.reserved} kept for tickets that wait elsewhere"
+    if reason == "possible_deadlock":
+        return (
+            f"{limit.key} is held only by callers that wait themselves ({use}): a possible deadlock"
+        )
+    return f"{limit.key} is {reason_in_words(wait.ticket.blocked_by)}, {use}"
+
+
+def _outlook(ticket: WaitingView) -> str:
+    if ticket.blocked_by.reason == "paused":
+        return "until somebody resumes it"
+    if ticket.estimated_wait_seconds is None:
+        return "unknown: nothing was given back here yet"
+    return f"about {output.length(ticket.estimated_wait_seconds)}"
+
+
+def _remedies(wait: _Wait) -> Iterable[tuple[str, str]]:
+    at, limit = wait.limit.key, wait.limit.limit
+    if wait.limit.paused:
+        yield f"headway resume {at}", "let people in again"
+    elif isinstance(limit, int):
+        yield f"headway limits set {at} {max(limit, wait.limit.used) + 1}", "let one more in"
+    if wait.held_by:
+        longest = wait.held_by[0]
+        yield f"headway release {longest.id}", "take back the slot that is held longest"
+    yield f"headway cancel {wait.ticket.id}", "give up this ticket"
+
+
+# -- a lease ----------------------------------------------------------------------------
+
+
+def _hold(snapshot: Snapshot, lease: LeaseView) -> _Hold:
+    held = keys.path(lease.keys)
+    return _Hold(
+        lease=lease,
+        limits=tuple(limit for limit in snapshot.limits if limit.key in held),
+        waiting=sum(ticket.blocked_by.key in held for ticket in snapshot.waiting),
+    )
+
+
+def _story_of_hold(hold: _Hold) -> Iterable[str]:
+    lease = hold.lease
+    yield f"{called(lease)} runs; it holds {output.joined(lease.keys)}{_weight(lease)}."
+    yield f"  since      {output.age(lease.since)} ({output.clock(lease.since)})"
+    yield f"  held by    {_process(lease)}"
+    for number, limit in enumerate(hold.limits):
+        yield f"  {'' if number else 'counts on':<9}  {_place(limit)}"
+    yield f"  waiting    {hold.waiting or 'nobody'} at these keys"
+    yield "\nWhat you can do:"
+    yield from _steps([(f"headway release {lease.id}", "take its slot back; its work goes on")])
+
+
+def _place(limit: LimitView) -> str:
+    use = "" if limit.limit == UNLIMITED else f" of {limit.limit}"
+    return f"{limit.key}: {limit.used}{use} in use{', paused' if limit.paused else ''}"
+
+
+# -- words ------------------------------------------------------------------------------
+
+
+def _wanted(ticket: WaitingView) -> str:
+    slots = "" if ticket.weight == 1 else f", {ticket.weight} slots of each"
+    return output.joined(ticket.keys) + slots
+
+
+def _weight(lease: LeaseView) -> str:
+    return "" if lease.weight == 1 else f", {lease.weight} slots"
+
+
+def _urgency(ticket: WaitingView) -> str:
+    return f", priority {ticket.priority}" if ticket.priority else ""
+
+
+def _process(one: LeaseView | WaitingView) -> str:
+    return f"pid {one.holder.pid} ({output.clean(one.holder.command)})"
+
+
+def _origin(limit: LimitView) -> str:
+    sources = {
+        "default": "the default; nobody has set one",
+        "file": "from the home's config.toml",
+        "environment": "from HEADWAY_LIMITS",
+        "code": "set by a program",
+    }
+    return f"{limit.limit}, {sources.get(limit.source, 'nobody has set one')}"
+
+
+def _some(lines: Iterable[str]) -> Iterable[str]:
+    listed = [output.fit(line) for line in lines]
+    yield from listed[:_LISTED]
+    if len(listed) > _LISTED:
+        yield f"  and {len(listed) - _LISTED} more"
+
+
+def _steps(steps: Iterable[tuple[str, str]]) -> Iterable[str]:
+    """Commands, each with what it does, in two columns."""
+    listed = list(steps)
+    widest = max(len(line) for line, _ in listed)
+    return [f"  {line:<{widest}}  {what}" for line, what in listed]

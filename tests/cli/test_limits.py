@@ -1,0 +1,194 @@
+"""``headway limits``: showing and changing what is allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.kit import until
+
+if TYPE_CHECKING:
+    from tests.cli.kit import Shell
+
+
+def test_the_default_is_listed_with_its_source(shell: Shell) -> None:
+    """On a fresh home the one limit is the built-in one."""
+    lines = shell.run("limits").stdout.splitlines()
+
+    assert lines[1].split() == ["agent", "3", "default", "0", "-"]
+    assert len(lines) == 2
+
+
+def test_patterns_are_listed_as_they_were_written(shell: Shell) -> None:
+    """A pattern shows its limit for each, and which keys use it."""
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("limits", "set", "llm/anthropic", "unlimited")
+    shell.run("pause", "llm/google")
+    shell.holding("llm/openai/gpt-5")
+
+    table = shell.run("limits").stdout
+    as_json = json.loads(shell.run("limits", "--json").stdout)
+
+    assert "llm/*          8 each     file     llm/openai 1" in table
+    assert "llm/anthropic  unlimited  file     0" in table
+    assert "paused: llm/google" in table
+    assert as_json == {
+        "limits": [
+            {"key": "agent", "limit": 3, "source": "default", "counts_for": ["agent"]},
+            {
+                "key": "llm/*",
+                "limit": 8,
+                "source": "file",
+                "counts_for": ["llm/google", "llm/openai"],
+            },
+            {
+                "key": "llm/anthropic",
+                "limit": "unlimited",
+                "source": "file",
+                "counts_for": ["llm/anthropic"],
+            },
+        ],
+        "paused": ["llm/google"],
+    }
+
+
+def test_a_limit_is_set_in_file_and_store_and_comments_survive(shell: Shell) -> None:
+    """A person's file keeps its looks, and the limit counts at once."""
+    shell.home.mkdir()
+    file = shell.home / "config.toml"
+    file.write_text('# mine\n[limits]\n"agent" = 2  # two are enough\n')
+
+    seen = shell.run("limits", "set", "llm/anthropic", "4")
+
+    assert seen.returncode == 0
+    assert seen.stdout == "llm/anthropic: 4 slots (was unlimited), 0 in use\n"
+    assert file.read_text() == (
+        '# mine\n[limits]\n"agent" = 2  # two are enough\n"llm/anthropic" = 4\n'
+    )
+    assert [(x["key"], x["limit"]) for x in shell.status()["limits"]] == [
+        ("agent", 2),
+        ("llm/anthropic", 4),
+    ]
+
+
+def test_lowering_says_how_many_must_end(shell: Shell) -> None:
+    """Below what is in use nothing is granted, and one learns until when."""
+    for _ in range(3):
+        shell.holding("agent")
+
+    seen = shell.run("limits", "set", "agent", "2").stdout
+
+    assert seen == "agent: 2 slots (was 3), 3 in use: nothing is granted until 2 have ended\n"
+    assert "until 1 has ended" not in seen
+
+
+def test_raising_lets_waiters_in_at_once(shell: Shell) -> None:
+    """A waiting process is running when the command has ended."""
+    shell.run("limits", "set", "agent", "1")
+    shell.holding("agent")
+    process = shell.hold("agent")
+    until(shell.waits(1))
+
+    seen = shell.run("limits", "set", "agent", "2").stdout
+
+    assert seen == "agent: 2 slots (was 1), all in use\n"
+    assert process.stdout
+    assert process.stdout.readline()
+
+
+def test_setting_the_same_again_says_so(shell: Shell) -> None:
+    """Nothing has changed, and that is the answer."""
+    assert shell.run("limits", "set", "agent", "3").stdout == "agent: 3 slots as before, 0 in use\n"
+
+
+def test_a_tighter_key_above_is_mentioned(shell: Shell) -> None:
+    """A limit that can never be reached comes with the one that binds."""
+    seen = shell.run("limits", "set", "agent/opencode", "9").stdout
+
+    assert seen.endswith("; but agent above it has 3, which counts too\n")
+    assert "but" not in shell.run("limits", "set", "agent/opencode", "3").stdout
+
+
+def test_a_limit_on_a_paused_key_says_that_it_is_paused(shell: Shell) -> None:
+    """More slots help nobody as long as a pause stands."""
+    shell.run("pause", "agent")
+
+    assert shell.run("limits", "set", "agent", "5").stdout.endswith(
+        "; agent is paused, so nobody is let in\n"
+    )
+
+
+@pytest.mark.parametrize("limit", ["2.5", "0", "-1", "abc", "", "1e3", "²", "9" * 30, "True"])
+def test_what_is_no_limit_is_refused(shell: Shell, limit: str) -> None:
+    """A bad value is bad usage, and nothing is written."""
+    seen = shell.run("limits", "set", "agent", limit)
+
+    assert seen.returncode == 64
+    assert f"{limit!r} is not a limit; give a whole number of slots" in seen.stderr
+    assert not (shell.home / "config.toml").exists()
+
+
+def test_a_misspelled_key_warns_with_what_is_in_use(shell: Shell) -> None:
+    """One clean line on stderr names the key that was probably meant."""
+    shell.holding("agent/opencode")
+
+    seen = shell.run("limits", "set", "agent/opencod", "2")
+
+    assert seen.returncode == 0
+    assert seen.stderr == (
+        "headway: warning: nothing uses 'agent/opencod', but these are in use: agent/opencode\n"
+    )
+    assert not shell.run("limits", "set", "agent/opencode", "2").stderr
+
+
+def test_unset_says_what_counts_now(shell: Shell) -> None:
+    """Without its line a key has the next less specific one, the default, or none."""
+    shell.run("limits", "set", "agent", "7")
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("limits", "set", "llm/openai", "2")
+
+    said = [shell.run("limits", "unset", key).stdout for key in ("llm/openai", "llm/*", "agent")]
+
+    assert said == [
+        "llm/openai: line taken away; llm/* counts: 8 slots\n",
+        "llm/*: line taken away; keys it stood for have what other lines say\n",
+        "agent: line taken away; the default counts: 3 slots\n",
+    ]
+    assert [(x["key"], x["limit"]) for x in shell.status()["limits"]] == [("agent", 3)]
+
+
+def test_unset_of_nothing_is_no_error(shell: Shell) -> None:
+    """Who wants a line gone has what they want."""
+    seen = shell.run("limits", "unset", "llm/openai")
+
+    assert seen.returncode == 0
+    assert seen.stdout == ("llm/openai has no line to take away; it has no limit of its own\n")
+
+
+def test_reload_puts_an_edit_in_force(shell: Shell) -> None:
+    """A process that waits is let in when the file has been edited and reloaded."""
+    shell.run("limits", "set", "agent", "1")
+    shell.holding("agent")
+    waiter = shell.hold("agent")
+    until(shell.waits(1))
+    file = shell.home / "config.toml"
+    file.write_text(file.read_text().replace("1", "2"))
+
+    seen = shell.run("limits", "reload")
+
+    assert seen.returncode == 0
+    assert seen.stdout == "1 limit in force; see: headway limits\n"
+    assert waiter.stdout
+    assert waiter.stdout.readline()
+
+
+def test_a_limit_offered_by_the_environment_that_is_not_used_warns(shell: Shell) -> None:
+    """The file stands, and one line says so."""
+    shell.run("limits", "set", "agent", "4")
+
+    seen = shell.run("limits", env={"HEADWAY_LIMITS": "agent=9"})
+
+    assert seen.returncode == 0
+    assert seen.stderr.startswith("headway: warning: limit 9 for 'agent' from environment is not")
+    assert seen.stderr.count("\n") == 1
