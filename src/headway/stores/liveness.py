@@ -223,8 +223,9 @@ class Presence:
         ended: list[str] = []
         if self._epoll is not None:
             for descriptor, _ in self._epoll.poll(timeout_seconds):
-                if descriptor in self._holder_of:
-                    ended.append(self._holder_of[descriptor])
+                holder = self._holder_of.get(descriptor)
+                if holder is not None:
+                    ended.append(holder)
         else:
             select.select([self._socket], [], [], timeout_seconds)
         messages: list[str] = []
@@ -254,7 +255,12 @@ class Presence:
             if process is not None:
                 os.close(process)
             return False
-        self._watched[holder] = process
+        if self._watched.setdefault(holder, process) != process:
+            # Another thread was faster. Two descriptors for one holder: the second would
+            # stay, and report the end of its process for ever.
+            if process is not None:
+                os.close(process)
+            return True
         if process is not None and self._epoll is not None:
             self._holder_of[process] = holder
             self._epoll.register(process, select.EPOLLIN)
@@ -286,7 +292,7 @@ class Presence:
         """Stop watching someone who is gone."""
         process = self._watched.pop(holder, None)
         if process is not None and self._epoll is not None:
-            del self._holder_of[process]
+            self._holder_of.pop(process, None)
             self._epoll.unregister(process)
             os.close(process)
 
