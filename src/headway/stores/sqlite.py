@@ -177,17 +177,19 @@ class SqliteStore:
         was_lease = self._home.operate(
             self._release, ticket, held_seconds, patient=patient, eager=True
         )
-        self._own.pop(ticket.id, None)
         if self._wakeups.something_to_tell:
             self._wrap_up()
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
-        if ticket.parent is None and self._shortcuts.go(ticket, held_seconds):
-            return True
-        return self._ledger.transact(
-            connection, lambda book: self._leave(book, ticket, held_seconds)
-        )
+        was_lease = ticket.parent is None and self._shortcuts.go(ticket, held_seconds)
+        if not was_lease:
+            was_lease = self._ledger.transact(
+                connection, lambda book: self._leave(book, ticket, held_seconds)
+            )
+        # Still inside: who opens the database next announces what is ours.
+        self._own.pop(ticket.id, None)
+        return was_lease
 
     def _leave(self, book: SqlBook, ticket: Ticket, held_seconds: float) -> bool:
         found = book.ticket(ticket.id)
@@ -203,12 +205,15 @@ class SqliteStore:
         return True
 
     def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
-        decision = self._change(lambda book: self._withdraw(book, ticket), patient=patient)
+        return self._operate(self._withdraw, ticket, patient=patient)
+
+    def _withdraw(self, connection: Connection, ticket: Ticket) -> Decision | None:
+        decision = self._ledger.transact(connection, lambda book: self._take_out(book, ticket))
         if not isinstance(decision, Granted):
             self._own.pop(ticket.id, None)
         return decision
 
-    def _withdraw(self, book: SqlBook, ticket: Ticket) -> Decision | None:
+    def _take_out(self, book: SqlBook, ticket: Ticket) -> Decision | None:
         found = book.ticket(ticket.id)
         if found is None:
             verdict = book.take_verdict(ticket.id)
@@ -310,7 +315,9 @@ class SqliteStore:
         if isinstance(decision, Granted):
             if ticket.at is None:
                 return
-            ticket.at, ticket.token, ticket.since = None, decision.token, time.time()
+            # In this order: at no moment may it look like one that neither waits nor holds.
+            ticket.token, ticket.since = decision.token, time.time()
+            ticket.at = None
         else:
             if isinstance(decision, Revoked) and ticket.at is not None:
                 # Granted and taken back before we heard of it: who waits must hear both.
@@ -362,9 +369,12 @@ class SqliteStore:
                 self.name, "asked for from inside one of its own operations (a signal handler?)"
             )
 
-    def _change(self, work: Callable[[SqlBook], T], *, patient: bool = True) -> T:
+    def _change(self, work: Callable[[SqlBook], T]) -> T:
+        return self._operate(self._ledger.transact, work)
+
+    def _operate(self, work: Callable[..., T], *args: object, patient: bool = True) -> T:
         self._refuse_reentry()
-        result: T = self._home.operate(self._ledger.transact, work, patient=patient)
+        result = self._home.operate(work, *args, patient=patient)
         if self._wakeups.something_to_tell:
             self._wrap_up()
         return result
