@@ -54,7 +54,8 @@ class Guard:
             raise StoreUnavailable(path, "it was cut short; delete it when nothing runs")
         self._page = memoryview(mmap.mmap(self._descriptor, _PAGE_BYTES)).cast("Q")
         self._mutex = owned_lock()
-        self._locked = self._descriptor
+        # Whether the doorman was asked for this turn, and perhaps has the lock.
+        self._at_the_door = False
         self._pid = os.getpid()
         self._crowded_until = 0.0
         # How often we went inside since we last met someone, and when that was.
@@ -77,9 +78,11 @@ class Guard:
     def release(self) -> None:
         """Leave, if this thread is inside."""
         if self._mutex._is_owned():  # noqa: SLF001 - the one way to know for sure
+            if self._at_the_door:  # before anything else: Ctrl-C in there means once more
+                self._doorman.leave()
+                self._at_the_door = False
             try:
-                fcntl.flock(self._locked, fcntl.LOCK_UN)
-                self._locked = self._descriptor
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             finally:
                 self._mutex.release()
 
@@ -112,13 +115,13 @@ class Guard:
             time.sleep(nap_seconds)
             if self._try():
                 return
+        self._at_the_door = True
         if not self._doorman.wait(self._timeout_seconds):
             raise StoreUnavailable(
                 self._path,
                 f"{self._who()} is inside an operation and has not left it"
                 f" for {self._timeout_seconds:g} s",
             )
-        self._locked = self._doorman.descriptor
 
     def _had_our_share(self, now: float) -> bool:
         """Whether we were inside again and again, at most half a millisecond apart."""
@@ -172,10 +175,16 @@ class Guard:
         self._mutex.release()
 
     def close(self) -> None:
-        """Give the descriptors back, without touching a lock that a parent may hold."""
+        """Give the descriptors back."""
         self._page.release()
         os.close(self._descriptor)
-        self._doorman.close()
+        self._doorman.dismiss()
+
+    def forget(self) -> None:
+        """Close what is a parent's, without touching a lock that it may hold."""
+        self._page.release()
+        os.close(self._descriptor)
+        os.close(self._doorman.descriptor)
 
 
 class Doorman:
@@ -189,41 +198,51 @@ class Doorman:
         self._asked.acquire()
         self._got = _thread.allocate_lock()
         self._got.acquire()
-        self._running = self._waiting = self._wanted = False
+        self._running = self._waiting = self._wanted = self._dismissed = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the lock on our descriptor; only one caller at a time."""
+        """Wait for the lock on our descriptor; only one caller at a time.
+
+        Always followed by ``leave``, also when it raised: Ctrl-C may strike at any moment.
+        """
         with self._mutex:
             self._wanted = True
             if not self._running:
-                self._running = True
                 background.start(self._work)
+                self._running = True
             if not self._waiting:
                 self._waiting = True
                 self._asked.release()
-        if self._got.acquire(True, seconds):
-            return True
+        return self._got.acquire(True, seconds)
+
+    def leave(self) -> None:
+        """Give the lock back; if it comes later, it is not wanted any more."""
         with self._mutex:
             self._wanted = False
-            # It may have come in just this moment.
-            return self._got.acquire(False)
+            self._got.acquire(False)
+            if not self._waiting:
+                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def _work(self) -> None:
         while True:
             self._asked.acquire()
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_EX)
-            except OSError:  # closed
-                return
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
             with self._mutex:
                 self._waiting = False
+                if self._dismissed:
+                    os.close(self.descriptor)
+                    return
                 if self._wanted:
                     self._got.release()
                 else:
                     fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
-    def close(self) -> None:
-        os.close(self.descriptor)
+    def dismiss(self) -> None:
+        """Close the descriptor, or leave that to the thread if it still waits with it."""
+        with self._mutex:
+            self._dismissed = True
+            if not self._waiting:
+                os.close(self.descriptor)
 
 
 def _open(path: str) -> int:

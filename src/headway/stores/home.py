@@ -224,7 +224,7 @@ class Home:
             self._presence.forget()
             self._presence, self.holder_id = None, ""
         self.live.close()
-        self.guard.close()
+        self.guard.forget()
         self._move_in()
 
     def come_to_rest(self, seconds: float) -> bool:

@@ -1,0 +1,123 @@
+"""Whoever waits in the kernel for a stopped process may stop waiting, in whatever way."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headway.errors import StoreUnavailable
+from headway.stores.guard import Guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import FrameType
+
+
+class Struck(BaseException):
+    """What the signal raises."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "slots.lock")
+
+
+@contextlib.contextmanager
+def strike_after(seconds: float) -> Iterator[None]:
+    """Have a signal raise in here."""
+
+    def strike(_: int, __: FrameType | None) -> None:
+        raise Struck
+
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def enter(guard: Guard) -> None:
+    """Go inside and leave, as every operation does."""
+    try:
+        guard.acquire(patient=True)
+    finally:
+        guard.release()
+
+
+def is_free(path: str) -> bool:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_ctrl_c_while_waiting_in_the_kernel_leaves_the_guard_free(path: str) -> None:
+    """The lock that comes later is given back, and the next turn is a real one."""
+    guard, other = Guard(path, timeout_seconds=5), Guard(path, timeout_seconds=5)
+    other.acquire(patient=True)
+    with pytest.raises(Struck), strike_after(0.2):
+        enter(guard)
+
+    other.release()
+    time.sleep(0.1)
+
+    assert is_free(path)
+    for _ in range(3):
+        enter(guard)
+        assert is_free(path)
+    guard.close()
+    other.close()
+
+
+def test_after_ctrl_c_nobody_enters_beside_another(path: str) -> None:
+    """Nothing is left over that would look like a lock that was got."""
+    guard, other = Guard(path, timeout_seconds=0.3), Guard(path, timeout_seconds=5)
+    for _ in range(3):
+        other.acquire(patient=True)
+        with pytest.raises(Struck), strike_after(0.1):
+            enter(guard)
+        other.release()
+        time.sleep(0.05)
+
+        other.acquire(patient=True)
+        with pytest.raises(StoreUnavailable):
+            enter(guard)
+        other.release()
+        enter(guard)
+    guard.close()
+    other.close()
+
+
+def test_a_lock_that_comes_after_closing_touches_no_other_file(path: str, tmp_path: Path) -> None:
+    """The number of the closed descriptor may be another file's by then."""
+    guard, other = Guard(path, timeout_seconds=0.1), Guard(path, timeout_seconds=5)
+    other.acquire(patient=True)
+    with pytest.raises(StoreUnavailable):
+        enter(guard)
+    guard.close()
+    live = tmp_path / "ID.lock"
+    descriptors = [os.open(live, os.O_RDWR | os.O_CREAT, 0o600)]
+    fcntl.flock(descriptors[0], fcntl.LOCK_EX)
+    descriptors += [os.dup(descriptors[0]) for _ in range(20)]
+
+    other.release()
+    time.sleep(0.2)
+
+    assert not is_free(str(live))
+    assert is_free(path)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    other.close()
