@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.slots.support import Worker
 
-from headway import Governor
+from headway import Governor, StoreUnavailable
 from headway.tickets import Granted, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from sqlite3 import Connection
 
     from headway.stores.sqlite import SqliteStore
 
@@ -108,3 +109,78 @@ def test_a_ticket_that_is_being_granted_is_decided_at_every_moment(
 
     assert moments == [True, True]
     del store._own[ticket.id]
+
+
+def test_a_release_from_inside_an_opening_is_not_forgotten(
+    opened: Callable[[], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector gives a lease back while the attendant opens the database after a fork."""
+    governor, store = opened()
+    slot = governor.slot("k")
+    slot.__enter__()
+    announce = store._recovery.announce
+
+    def announce_and_collect(connection: Connection) -> None:
+        announce(connection)
+        slot.__exit__(None, None, None)
+
+    monkeypatch.setattr(store._recovery, "announce", announce_and_collect)
+    assert store.come_to_rest()
+    store.go_on()
+
+    store.listen(0)
+
+    assert not governor.snapshot().leases
+
+
+@pytest.fixture
+def told(opened: Callable[[], Opened]) -> tuple[SqliteStore, SqliteStore, Ticket]:
+    """One who was granted a slot that another gave back, and has not heard of it yet."""
+    (_, store), (_, other) = opened(), opened()
+    held, ticket = (Ticket(s.new_id(), ("k",), ("k",)) for s in (other, store))
+    other.request(held, wait=True)
+    store.request(ticket, wait=True)
+    store.listen(0)
+    other.release(held, 1.0)
+    store._home.presence.receive(0)  # the message is lost
+    assert ticket.at is not None
+    return store, other, ticket
+
+
+def test_ctrl_c_while_looking_for_grants(
+    told: tuple[SqliteStore, SqliteStore, Ticket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who listens for others as well leaves them nothing unread."""
+    store, _, ticket = told
+    with monkeypatch.context() as struck:
+        struck.setattr(store._reader, "decisions", _raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.listen(0)
+
+    store.listen(0)
+
+    assert ticket.at is None
+
+
+def test_a_failed_look_is_repeated_though_messages_keep_coming(
+    told: tuple[SqliteStore, SqliteStore, Ticket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that fails for a moment costs one more look, not a wait for silence."""
+    store, other, ticket = told
+    with monkeypatch.context() as failing:
+        failing.setattr(store._reader, "decisions", _raise_unavailable)
+        with pytest.raises(StoreUnavailable):
+            store.listen(0)
+    other._home.presence.send(store._home.holder_id, "i")
+
+    store.listen(0)
+
+    assert ticket.at is None
+
+
+def _raise_interrupt(_: str) -> None:
+    raise KeyboardInterrupt
+
+
+def _raise_unavailable(_: str) -> None:
+    raise StoreUnavailable("slots.db", "on purpose")

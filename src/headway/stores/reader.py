@@ -60,9 +60,10 @@ class Reader:
 
     def version(self) -> int:
         """Differs when somebody may have committed something."""
-        seen = self._read(lambda look: int(look("pragma data_version")[0][0]))
         # SQLite counts for each connection anew.
-        return self._openings << 32 | seen
+        return self._read(
+            lambda look: self._openings << 32 | int(look("pragma data_version")[0][0])
+        )
 
     def terms(self) -> Terms:
         return self._read(read_terms)

@@ -111,7 +111,7 @@ class SqliteStore:
                 raise WouldBlock from None
             answer = self._request_when_settled(ticket, wait=wait)
         if self._wakeups.something_to_tell:
-            self._wrap_up()
+            self.wrap_up()
         if answer.__class__ is Refused:
             del self._own[ticket.id]
         return answer
@@ -178,7 +178,7 @@ class SqliteStore:
             self._release, ticket, held_seconds, patient=patient, eager=True
         )
         if self._wakeups.something_to_tell:
-            self._wrap_up()
+            self.wrap_up()
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
@@ -330,6 +330,12 @@ class SqliteStore:
         """Give back what holders left that are gone, if they are."""
         self._change(lambda book: self._ledger.reclaim(book, holders))
 
+    def wrap_up(self) -> None:
+        """Outside the guard: wake whom it concerns, and do what was put off meanwhile."""
+        left_over = self._wakeups.send()
+        for ticket, held_seconds in left_over:
+            self.release(ticket, held_seconds)
+
     # -- life -------------------------------------------------------------------------------
 
     def come_to_rest(self) -> bool:
@@ -376,14 +382,9 @@ class SqliteStore:
         self._refuse_reentry()
         result = self._home.operate(work, *args, patient=patient)
         if self._wakeups.something_to_tell:
-            self._wrap_up()
+            self.wrap_up()
         return result
 
-    def _wrap_up(self) -> None:
-        """Outside the guard: wake whom it concerns, and do what was put off meanwhile."""
-        left_over = self._wakeups.send()
-        for ticket, held_seconds in left_over:
-            self.release(ticket, held_seconds)
 
 
 class Unsettled(Exception):  # noqa: N818 - handled inside the store

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         def decided(self, decision: Decision) -> None: ...
         def reclaim(self, holders: Iterable[str]) -> None: ...
         def waiting_tickets(self) -> list[Ticket]: ...
+        def wrap_up(self) -> None: ...
 
 
 _MANY_HOLDERS = 1000
@@ -151,10 +152,10 @@ class Wakeups:
             if ended:
                 self._office.reclaim(ended)
                 self._home.presence.watch_by_lock(ended)
-            if some_missing or not (messages or ended):
+            if some_missing or self._seen_version < 0 or not (messages or ended):
                 self.catch_up()
                 self._probe_watched()
-        except Exception:
+        except BaseException:
             # What the messages said is lost with them: find it in the database next time.
             self._seen_version = -1
             raise
@@ -183,7 +184,8 @@ class Wakeups:
         """Find in the database what messages should have told."""
         if not self._home.database.is_current():
             self._home.refresh()
-            self.send()
+        if self.something_to_tell:
+            self._office.wrap_up()
         version = self._reader.version()
         if version == self._seen_version:
             return
