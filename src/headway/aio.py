@@ -45,9 +45,11 @@ class LoopWaiter:
 
     def wake(self, decision: Decision) -> bool:
         """Hand the decision over from any thread; false if the loop is closed."""
+        if self._loop.is_closed():
+            return False
         if self._thread_id == _thread.get_ident():
             self._resolve(decision)
-            return not self._loop.is_closed()
+            return True
         try:
             self._loop.call_soon_threadsafe(self._resolve, decision)
         except RuntimeError:

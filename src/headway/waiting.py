@@ -74,7 +74,8 @@ class Switchboard:
         """Start anew: the waiters, the thread and the locks belong to the parent."""
         # Re-entrant: the garbage collector may give a lease back in the middle of anything.
         self._mutex = _thread.RLock()
-        self._listening = _thread.allocate_lock()
+        # It knows its owner: Ctrl-C may strike right after it was taken.
+        self._listening = _thread.RLock()
         self._poked = _thread.allocate_lock()
         self._poked.acquire()
         self._waiters: dict[str, Waiter] = {}
@@ -130,17 +131,26 @@ class Switchboard:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            if not self._store.shared or not self._listening.acquire(False):
+            if not self._store.shared or not self._listens(waiter, deadline):
                 waiter.sleep(left)
-                continue
-            try:
-                self._listener = waiter
-                self._listen_for(waiter, deadline)
-            finally:
+
+    def _listens(self, waiter: ThreadWaiter, deadline: float | None) -> bool:
+        """Listen until the waiter has its decision; false if someone else listens already."""
+        try:
+            if not self._listening.acquire(False):
+                return False
+            self._listener = waiter
+            self._listen_for(waiter, deadline)
+        finally:
+            if self._listener is waiter:
                 self._listener = None
+            try:
                 self._listening.release()
-                if self._waiters:
-                    self.attend()
+            except RuntimeError:  # it is someone else's
+                pass
+        if self._waiters:
+            self.attend()
+        return True
 
     def _listen_for(self, waiter: ThreadWaiter, deadline: float | None) -> None:
         self._deliver_to_self(waiter)
@@ -174,11 +184,12 @@ class Switchboard:
     def attend(self) -> None:
         """Let the attendant look after the waiters and the chores, from now on."""
         with self._mutex:
-            start = not self.attending and not self._closed
-            self.attending = self.attending or start
-        if start:
-            background.start(self._attend)
-        elif self._poked.locked():
+            if not self.attending and not self._closed:
+                background.start(self._attend)
+                # Only now: there may be no thread to be had, or Ctrl-C may strike.
+                self.attending = True
+                return
+        if self._poked.locked():
             self._poke()
 
     def _poke(self) -> None:
@@ -188,6 +199,7 @@ class Switchboard:
             pass
 
     def _attend(self) -> None:
+        self.attending = True
         self._next_tick = time.monotonic() + _TICK_SECONDS
         self._busy = True
         while not self._closed:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import contextvars
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.slots.support import Worker
+from tests.slots.interrupting import Strike
+from tests.slots.support import Worker, assert_clean
 
 from headway import Governor, StoreUnavailable
 from headway.tickets import Granted, Ticket
+from headway.waiting import ThreadWaiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,3 +189,70 @@ def _raise_interrupt(_: str) -> None:
 
 def _raise_unavailable(_: str) -> None:
     raise StoreUnavailable("slots.db", "on purpose")
+
+
+def test_an_attendant_that_cannot_be_started_is_started_later(
+    opened: Callable[[], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread too many for a moment does not leave tasks waiting unheard for ever."""
+    governor, _ = opened()
+    with monkeypatch.context() as full:
+        full.setattr("headway.waiting._thread.start_new_thread", _raise_no_thread)
+        with pytest.raises(RuntimeError), governor.slot("k"):
+            pass
+    _, other = opened()
+    held = Ticket(other.new_id(), ("k",), ("k",))
+    other.request(held, wait=True)
+
+    async def wait() -> float:
+        asyncio.get_running_loop().call_later(0.1, other.release, held, 1.0)
+        async with governor.slot("k", timeout=5) as lease:
+            return lease.waited_seconds
+
+    assert asyncio.run(wait()) < 2
+
+
+def test_ctrl_c_at_any_moment_of_listening_lets_others_listen(
+    opened: Callable[[], Opened],
+) -> None:
+    """The right to listen does not stay with one who went away."""
+    (governor, _), (_, other) = opened(), opened()
+    other.request(Ticket(other.new_id(), ("k",), ("k",)), wait=True)
+    switchboard = governor._turnstile.switchboard
+    switchboard.attend = lambda: None  # type: ignore[method-assign]
+    strike, n = Strike(lambda: _raise_interrupt("")), 0
+    while strike.where is not None or n == 0:
+        n += 1
+        waiter = ThreadWaiter()
+        with contextlib.suppress(KeyboardInterrupt), strike.at(n):
+            switchboard.wait(waiter, 0.001)
+        assert Worker(lambda: _can_take(switchboard._listening)).result(), strike.where
+
+
+def _can_take(lock: Any) -> bool:
+    return bool(lock.acquire(False)) and lock.release() is None
+
+
+def test_a_grant_to_a_closed_loop_is_given_back_by_the_thread_it_ran_in(
+    govern: Callable[..., Governor],
+) -> None:
+    """Leaving a block does not fail because the next in line is gone, and nothing stays held."""
+    governor = govern({"k": 1})
+    loop = asyncio.new_event_loop()
+
+    async def wait() -> None:
+        async with governor.slot("k"):
+            pass
+
+    with governor.slot("k"):
+        task = loop.create_task(wait(), context=contextvars.Context())
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+
+    assert_clean(governor)
+    task.get_coro().close()  # type: ignore[union-attr]
+    del task
+
+
+def _raise_no_thread(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
