@@ -25,6 +25,7 @@ opening = _thread.RLock()
 _shared: set[Turnstile] = set()
 _private: MutableSet[Turnstile] = set()
 _at_rest: list[Turnstile] = []
+_held_up: list[_thread.RLock] = []
 
 
 def register(turnstile: Turnstile) -> None:
@@ -69,20 +70,28 @@ def _before_fork() -> None:
             # Wait for another thread that is loading it: the child would wait for ever.
             __import__(name)
     opening.acquire()
-    _at_rest[:] = [turnstile for turnstile in _all() if turnstile.store.come_to_rest()]
+    _held_up.append(opening)
+    for turnstile in _all():
+        _at_rest.append(turnstile)
+        if not turnstile.store.come_to_rest():
+            _at_rest.pop()
 
 
 def _after_fork_in_parent() -> None:
-    for turnstile in _at_rest:
-        turnstile.store.go_on()
-    _at_rest.clear()
-    opening.release()
+    """Go on. Safe to repeat: a signal that came during the fork strikes on the way into this."""
+    while _at_rest:
+        _at_rest[-1].store.go_on()
+        _at_rest.pop()
+    if _held_up:
+        opening.release()
+        _held_up.clear()
 
 
 def _after_fork_in_child() -> None:
     global opening  # noqa: PLW0603 - the parent's lock
     opening = _thread.RLock()
     _at_rest.clear()
+    _held_up.clear()
     for name in ("headway.aio", "headway.slot", "headway.governor"):
         module = sys.modules.get(name)
         if module is not None:
@@ -96,3 +105,4 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
+os.register_at_fork(after_in_parent=_after_fork_in_parent)

@@ -26,6 +26,7 @@ class Struck(BaseException):
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
+    """Where the lock is."""
     return str(tmp_path / "slots.lock")
 
 
@@ -54,6 +55,7 @@ def enter(guard: Guard) -> None:
 
 
 def is_free(path: str) -> bool:
+    """Whether nobody has the lock."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -82,7 +82,11 @@ def test_what_just_ended_is_not_announced_again(opened: Callable[[], Opened], wa
         _, other = opened()
         other.request(Ticket(other.new_id(), ("k",), ("k",)), wait=True)
     store.request(ticket, wait=True)
-    ending = Worker(lambda: store.release(ticket, 1.0) if way == "given back" else store.withdraw(ticket))
+    ways: dict[str, Callable[[], object]] = {
+        "given back": lambda: store.release(ticket, 1.0),
+        "withdrawn": lambda: store.withdraw(ticket),
+    }
+    ending = Worker(ways[way])
     time.sleep(0.1)
 
     assert store.come_to_rest()  # as for a fork: the database is closed
@@ -90,7 +94,8 @@ def test_what_just_ended_is_not_announced_again(opened: Callable[[], Opened], wa
     seen = governor.snapshot()
 
     ending.result()
-    assert ticket.id not in {row.id for row in (*seen.leases, *seen.waiting)}
+    assert ticket.id not in {row.id for row in seen.leases}
+    assert ticket.id not in {row.id for row in seen.waiting}
 
 
 def test_a_ticket_that_is_being_granted_is_decided_at_every_moment(
@@ -197,7 +202,7 @@ def test_an_attendant_that_cannot_be_started_is_started_later(
     """One thread too many for a moment does not leave tasks waiting unheard for ever."""
     governor, _ = opened()
     with monkeypatch.context() as full:
-        full.setattr("headway.waiting._thread.start_new_thread", _raise_no_thread)
+        full.setattr("headway.background._thread.start_new_thread", _raise_no_thread)
         with pytest.raises(RuntimeError), governor.slot("k"):
             pass
     _, other = opened()
@@ -250,9 +255,49 @@ def test_a_grant_to_a_closed_loop_is_given_back_by_the_thread_it_ran_in(
         loop.close()
 
     assert_clean(governor)
-    task.get_coro().close()  # type: ignore[union-attr]
+    task.get_coro().close()
     del task
 
 
 def _raise_no_thread(*_: object) -> None:
     raise RuntimeError("can't start new thread")
+
+
+def test_a_signal_handler_that_looks_at_any_moment_of_a_look(opened: Callable[[], Opened]) -> None:
+    """It sees the same, and what it interrupted goes on."""
+    governor, _ = opened()
+    seen: list[int] = []
+    strike, n = Strike(lambda: seen.append(len(governor.snapshot().leases))), 0
+    with governor.slot("k"):
+        governor.snapshot()
+        while strike.where is not None or n == 0:
+            n += 1
+            strike.at(n)
+            looking = Worker(lambda: _strike_a_look(governor, strike))
+            assert looking.result() == 1, strike.where
+    assert set(seen) == {1}
+
+
+def _strike_a_look(governor: Governor, strike: Strike) -> int:
+    with strike:
+        return len(governor.snapshot().leases)
+
+
+def test_a_signal_handler_that_looks_in_the_middle_of_an_operation(
+    opened: Callable[[], Opened],
+) -> None:
+    """Though the database has to be opened for that: the operation is not undone half way."""
+    governor, store = opened()
+
+    def look() -> None:
+        store._reader._database.let_go()
+        store._home.database._identity = (0, 0)  # as if the file had been replaced just now
+        with contextlib.suppress(StoreUnavailable):
+            governor.capacity("k")
+
+    strike, n = Strike(look), 0
+    while strike.where is not None or n == 0:
+        n += 1
+        with contextlib.suppress(StoreUnavailable), strike.at(n), governor.slot("k"):
+            pass
+        assert_clean(governor)

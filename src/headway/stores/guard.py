@@ -172,7 +172,9 @@ class Guard:
         return self._mutex.acquire(True, seconds)
 
     def go_on(self) -> None:
-        self._mutex.release()
+        """Let them in again; safe to repeat."""
+        if self.is_mine():
+            self._mutex.release()
 
     def close(self) -> None:
         """Give the descriptors back."""

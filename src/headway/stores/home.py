@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from sqlite3 import Connection
-    from typing import Protocol, TypeVar
+    from typing import NoReturn, Protocol, TypeVar
 
     T = TypeVar("T")
 
@@ -74,6 +74,8 @@ class Home:
     ) -> T:
         """Run one operation, ``work(connection, *args)``, under the guard."""
         guard, database = self.guard, self.database
+        if guard.is_mine():
+            self.refuse_reentry()
         try:
             guard.acquire(patient=patient, eager=eager)
             if not database.is_open or not database.is_linked():
@@ -95,6 +97,12 @@ class Home:
             except BaseException:  # Ctrl-C, on the way into it
                 guard.release()
                 raise
+
+    def refuse_reentry(self) -> NoReturn:
+        """This very thread is inside: what it has begun must not be mixed with something else."""
+        raise StoreUnavailable(
+            self.directory, "asked for from inside one of its own operations (a signal handler?)"
+        )
 
     def refresh(self) -> None:
         """Make sure that the open database is the one at its path."""
@@ -230,16 +238,14 @@ class Home:
     def come_to_rest(self, seconds: float) -> bool:
         """Before a fork: nobody inside, and no connection for the child to inherit.
 
+        ``guard.go_on`` follows, also when it raised.
+
         SQLite keeps in memory which locks this process has. A child would inherit
         the belief without the locks.
         """
-        if self.guard.is_mine() or not self.guard.come_to_rest(seconds):
+        if not self.guard.come_to_rest(seconds):
             return False
-        try:
-            self.database.let_go()
-        except BaseException:
-            self.guard.go_on()
-            raise
+        self.database.let_go()
         return True
 
     def leave(self) -> None:

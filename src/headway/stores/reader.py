@@ -6,13 +6,12 @@ long the look takes.
 
 from __future__ import annotations
 
-import _thread
-
 from headway.stores.admission import KeyState
 from headway.stores.base import Census, Outlook
 from headway.stores.database import Damaged
 from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back
+from headway.stores.locks import owned_lock
 from headway.stores.sqlbook import (
     HOLDERS_AT_WORK,
     LEASE_COLUMNS,
@@ -54,7 +53,7 @@ class Reader:
         database = getattr(self, "_database", None)
         if database is not None:
             database.forget()
-        self._mutex = _thread.allocate_lock()
+        self._mutex = owned_lock()
         self._openings = 0
         self._database = self._home.database.twin()
 
@@ -182,6 +181,8 @@ class Reader:
         return self._read(read)
 
     def _read(self, read: Callable[[Look], T]) -> T:
+        if self.is_mine():
+            return self._look_aside(read)
         with self._mutex:
             try:
                 return self._look(read)
@@ -191,6 +192,14 @@ class Reader:
                     raise meaning from error
                 self._home.replace(meaning)
             return self._look(read)
+
+    def _look_aside(self, read: Callable[[Look], T]) -> T:
+        """Look from inside a look: a signal handler, or a lease that was collected."""
+        aside = Reader(self._home)
+        try:
+            return aside._read(read)
+        finally:
+            aside.close()
 
     def _look(self, read: Callable[[Look], T]) -> T:
         connection = self._current_connection()
@@ -213,15 +222,17 @@ class Reader:
         """Before a fork: no look under way, no connection."""
         if not self._mutex.acquire(True, seconds):
             return False
-        try:
-            self._database.let_go()
-        except BaseException:
-            self._mutex.release()
-            raise
+        self._database.let_go()
         return True
 
     def go_on(self) -> None:
-        self._mutex.release()
+        """Let others look again; safe to repeat."""
+        if self.is_mine():
+            self._mutex.release()
+
+    def is_mine(self) -> bool:
+        """Whether this very thread is in the middle of a look."""
+        return self._mutex._is_owned()  # noqa: SLF001 - the one way to know for sure
 
     def close(self) -> None:
         with self._mutex:

@@ -102,7 +102,7 @@ class SqliteStore:
 
     def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
         if self._home.guard.is_mine():
-            self._refuse_reentry()
+            self._home.refuse_reentry()
         self._own[ticket.id] = ticket
         try:
             answer = self._home.operate(self._request, ticket, wait, patient=patient)
@@ -339,12 +339,17 @@ class SqliteStore:
     # -- life -------------------------------------------------------------------------------
 
     def come_to_rest(self) -> bool:
-        if not self._reader.come_to_rest(_REST_SECONDS):
+        if self._home.guard.is_mine() or self._reader.is_mine():
             return False
-        if self._home.come_to_rest(_REST_SECONDS):
-            return True
-        self._reader.go_on()
-        return False
+        at_rest = False
+        try:
+            at_rest = self._reader.come_to_rest(_REST_SECONDS) and self._home.come_to_rest(
+                _REST_SECONDS
+            )
+        finally:
+            if not at_rest:
+                self.go_on()
+        return at_rest
 
     def go_on(self) -> None:
         self._reader.go_on()
@@ -369,22 +374,15 @@ class SqliteStore:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _refuse_reentry(self) -> None:
-        if self._home.guard.is_mine():
-            raise StoreUnavailable(
-                self.name, "asked for from inside one of its own operations (a signal handler?)"
-            )
-
     def _change(self, work: Callable[[SqlBook], T]) -> T:
-        return self._operate(self._ledger.transact, work)
+        result: T = self._operate(self._ledger.transact, work)
+        return result
 
     def _operate(self, work: Callable[..., T], *args: object, patient: bool = True) -> T:
-        self._refuse_reentry()
-        result = self._home.operate(work, *args, patient=patient)
+        result: T = self._home.operate(work, *args, patient=patient)
         if self._wakeups.something_to_tell:
             self.wrap_up()
         return result
-
 
 
 class Unsettled(Exception):  # noqa: N818 - handled inside the store
