@@ -301,3 +301,34 @@ def test_a_signal_handler_that_looks_in_the_middle_of_an_operation(
         with contextlib.suppress(StoreUnavailable), strike.at(n), governor.slot("k"):
             pass
         assert_clean(governor)
+
+
+def test_a_fork_in_the_middle_of_asking_for_the_version(
+    opened: Callable[[], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is counted on one connection is never taken for what another one counts later."""
+    (governor, store), (other, _) = opened(), opened()
+
+    def commit() -> None:
+        with other.slot("k"):
+            pass
+
+    for _ in range(5):
+        commit()
+        store.version()
+    read = store._reader._read
+
+    def read_and_fork(look: Any) -> Any:
+        monkeypatch.undo()
+        answer = read(look)
+        assert store.come_to_rest()
+        store.go_on()
+        governor.snapshot()
+        return answer
+
+    monkeypatch.setattr(store._reader, "_read", read_and_fork)
+    seen = store.version()
+
+    for _ in range(20):
+        commit()
+        assert store.version() != seen
