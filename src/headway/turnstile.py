@@ -66,7 +66,9 @@ class Turnstile:
         waiter, timeout = ThreadWaiter(), request.timeout_seconds
         notice = NOTICE_SECONDS if timeout is None else min(NOTICE_SECONDS, timeout)
         try:
-            waiter.decision = self.switchboard.attach(ticket.id, waiter)
+            early = self.switchboard.attach(ticket.id, waiter)
+            if early is not None:  # otherwise another thread may have written it by now
+                waiter.decision = early
             self.switchboard.wait(waiter, notice)
             if waiter.decision is None and timeout != notice:
                 self.announce(ticket, request.on_wait)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.slots.interrupting import Strike
-from tests.slots.support import Worker, assert_clean
+from tests.slots.support import Held, Worker, assert_clean
 
 from headway import Governor, StoreUnavailable
 from headway.tickets import Granted, Ticket
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from headway.stores.sqlite import SqliteStore
+    from headway.tickets import Decision
+    from headway.waiting import Waiter
 
 Opened = tuple[Governor, "SqliteStore"]
 
@@ -40,6 +42,25 @@ def opened(home: str) -> Iterator[Callable[[], Opened]]:
     yield open_home
     for governor in governors:
         governor.close()
+
+
+def test_a_grant_in_the_moment_of_beginning_to_wait(
+    govern: Callable[..., Governor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread gives back right after the waiter was put down: it is not overwritten."""
+    governor = govern({"k": 1})
+    held = Held(governor, "k")
+    switchboard = governor._turnstile.switchboard
+    attach = switchboard.attach
+
+    def attach_and_let_go(ticket_id: str, waiter: Waiter) -> Decision | None:
+        early = attach(ticket_id, waiter)
+        held.let_go()
+        return early
+
+    monkeypatch.setattr(switchboard, "attach", attach_and_let_go)
+    with governor.slot("k", timeout=5) as lease:
+        assert lease.waited_seconds < 2
 
 
 def test_two_threads_that_watch_the_same_holder(
