@@ -21,7 +21,7 @@ $(BENCH_STAMP): $(STAMP)
 	touch $@
 
 demo: $(STAMP)  ## eight agents share three slots, one of them is killed
-	$(BIN)/python examples/eight_agents.py
+	$(BIN)/headway demo
 
 test: $(STAMP)  ## all tests
 	$(BIN)/python -m pytest -m 'not soak' -n 2 --dist worksteal

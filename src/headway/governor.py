@@ -350,7 +350,8 @@ async def _in_thread(call: Callable[[], T]) -> T:
 # -- the life of a process ----------------------------------------------------------------
 
 _defaults: dict[str, Governor] = {}
-_defaults_lock = _thread.allocate_lock()
+# Re-entrant: a signal handler may ask for a slot in the middle of this.
+_defaults_lock = _thread.RLock()
 
 
 def default() -> Governor:
@@ -368,7 +369,7 @@ def default() -> Governor:
 def forget_after_fork() -> None:
     """Another thread of the parent may have been inside."""
     global _defaults_lock  # noqa: PLW0603 - the parent's lock
-    _defaults_lock = _thread.allocate_lock()
+    _defaults_lock = _thread.RLock()
 
 
 atexit.register(forking.close_all)

@@ -205,7 +205,7 @@ class Switchboard:
         while not self._closed:
             try:
                 self._take_turn()
-            except Exception as error:  # noqa: BLE001 - whatever fails now may work the next time
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook's, or the store's
                 if not self._closed:
                     self._complain(error)
                     self._poked.acquire(True, _TICK_SECONDS)
@@ -234,7 +234,7 @@ class Switchboard:
                 self._listening.release()
             self.deliver()
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: BaseException) -> None:
         """Say it once, however often the same fails."""
         import logging  # noqa: PLC0415 - loaded when something is wrong
 

@@ -266,9 +266,10 @@ def test_a_home_that_cannot_be_used_is_told(shell: Shell) -> None:
     assert str(shell.home) in done.stderr
 
 
-def test_closed_standard_streams_do_no_harm(shell: Shell) -> None:
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_do_no_harm(shell: Shell, closed: str) -> None:
     """Not even the one that would be the first descriptor to be reused."""
-    script = f"{PROGRAM} run --on k -- sh -c 'exit 3' <&- >&- 2>&-"
+    script = f"{PROGRAM} run --on k -- sh -c 'sleep 0.1; exit 3' {closed}"
     done = subprocess.run(["sh", "-c", script], env=shell.environ, check=False)
 
     assert done.returncode == 3

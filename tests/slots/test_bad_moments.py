@@ -353,3 +353,64 @@ def test_a_fork_in_the_middle_of_asking_for_the_version(
     for _ in range(20):
         commit()
         assert store.version() != seen
+
+
+def test_a_thread_may_give_back_while_another_naps(
+    opened: Callable[[], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for another process to leave keeps the door open for its own threads."""
+    _, store = opened()
+    _, other = opened()
+    guard, outside = store._home.guard, other._home.guard
+    outside.acquire(patient=True)
+    gone_in: list[bool] = []
+
+    def go_in() -> None:
+        try:
+            guard.acquire(patient=False)
+            gone_in.append(True)
+        finally:
+            guard.release()
+
+    def nap(_seconds: float) -> None:
+        if not gone_in:
+            outside.release()
+            Worker(go_in).result()
+
+    monkeypatch.setattr("headway.stores.guard.time.sleep", nap)
+    try:
+        guard.acquire(patient=True)
+        assert gone_in
+    finally:
+        guard.release()
+
+
+def test_a_hook_that_exits_does_not_end_the_listening(
+    opened: Callable[[], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``sys.exit`` in a callback means that callback, not everyone who waits."""
+    governor, _ = opened()
+    switchboard = governor._turnstile.switchboard
+    take_turn, turned = switchboard._take_turn, threading.Event()
+
+    def exit_once() -> None:
+        if not turned.is_set():
+            turned.set()
+            raise SystemExit
+        take_turn()
+
+    monkeypatch.setattr(switchboard, "_take_turn", exit_once)
+    with governor.slot("k"):
+        assert turned.wait(20)
+
+    async def wait_in_line() -> str:
+        async with governor.slot("k", timeout=20) as lease:
+            return lease.id
+
+    other, _ = opened()
+    held = Held(other, "k")
+    worker = Worker(lambda: asyncio.run(wait_in_line()))
+    while not governor.snapshot().waiting:
+        time.sleep(0.01)
+    held.let_go()
+    assert worker.result()

@@ -112,7 +112,7 @@ class Guard:
             raise WouldBlock
         self._crowded_until = now + _CROWD_SECONDS
         for nap_seconds in _NAPS_IN_A_CROWD_SECONDS if crowded else _NAPS_SECONDS:
-            time.sleep(nap_seconds)
+            self._nap(nap_seconds)
             if self._try():
                 return
         self._at_the_door = True
@@ -122,6 +122,13 @@ class Guard:
                 f"{self._who()} is inside an operation and has not left it"
                 f" for {self._timeout_seconds:g} s",
             )
+
+    def _nap(self, seconds: float) -> None:
+        """Sleep, with the door open for the other threads: one may have something to give back."""
+        self._mutex.release()
+        time.sleep(seconds)
+        if not self._mutex.acquire(False):
+            self._wait_for_threads(patient=True)
 
     def _had_our_share(self, now: float) -> bool:
         """Whether we were inside again and again, at most half a millisecond apart."""
