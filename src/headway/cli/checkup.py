@@ -1,0 +1,392 @@
+"""The examinations of ``headway doctor``: each looks at one thing and changes nothing.
+
+None of them opens the home as other commands do: that would make a missing home,
+set a broken database aside and give back for the dead, and a doctor who does all
+that finds everybody well.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import shlex
+import shutil
+import sqlite3
+import stat
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from headway import __version__, config, limits
+from headway.cli import mounts, output, trials
+from headway.errors import ConfigError, HeadwayError, StoreUnavailable
+from headway.stores.database import Damaged, Database
+from headway.stores.guard import Guard
+from headway.stores.liveness import Live
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.config import Settings
+
+Level = Literal["ok", "warning", "problem"]
+_LITTLE_BYTES, _TOO_LITTLE_BYTES = 200 << 20, 4 << 20
+_PATIENCE_SECONDS = 1.0
+_OTHERS_MAY_WRITE, _OTHERS_MAY_LOOK = 0o022, 0o055
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, and how it is."""
+
+    level: Level
+    about: str
+    text: str
+    fix: str = ""
+
+
+class Checkup:
+    """Looks at one home, from the outside in."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._ground = _nearest_directory(home)
+        self._settings: Settings | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings; an examination that fails is one itself."""
+        for about, examination in (
+            ("versions", self._versions),
+            ("home", self._directory),
+            ("file system", self._file_system),
+            ("space", self._space),
+            ("trial", self._trial),
+            ("settings", self._read_settings),
+            ("environment", self._environment),
+            ("store", self._store),
+            ("holders", self._holders),
+        ):
+            try:
+                yield from examination()
+            except (HeadwayError, OSError, sqlite3.Error, UnicodeError) as error:
+                yield Finding(
+                    "problem",
+                    about,
+                    f"cannot be looked at: {error}",
+                    "check the owner, the mode and the disk of the home, or set HEADWAY_HOME",
+                )
+
+    @staticmethod
+    def _versions() -> Iterator[Finding]:
+        text = (
+            f"headway {__version__}, Python {platform.python_version()},"
+            f" SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"
+        )
+        yield Finding("ok", "versions", text)
+
+    # -- the place ------------------------------------------------------------------
+
+    def _directory(self) -> Iterator[Finding]:
+        source = "HEADWAY_HOME" if os.environ.get("HEADWAY_HOME") else "the default"
+        shown, quoted = f"{self._home} ({source})", shlex.quote(self._home)
+        try:
+            found = os.stat(self._home)
+        except FileNotFoundError:
+            yield from self._missing(shown)
+            return
+        except NotADirectoryError:
+            text = f"{shown} cannot be: a part of its path is not a directory"
+            yield Finding("problem", "home", text, "set HEADWAY_HOME to another place")
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            fix = f"move it away, or set HEADWAY_HOME: mv {quoted} {quoted}.old"
+            yield Finding("problem", "home", f"{shown} is not a directory", fix)
+            return
+        mode = stat.S_IMODE(found.st_mode)
+        fix = f"chmod 700 {quoted}"
+        if found.st_uid != os.geteuid():
+            text = f"{shown} belongs to {_person(found.st_uid)}, you are {_person(os.geteuid())}"
+            yield Finding("problem", "home", text, f"sudo chown -R {os.geteuid()} {quoted}")
+        elif not os.access(self._home, os.R_OK | os.W_OK | os.X_OK):
+            yield Finding("problem", "home", f"{shown} has mode {mode:04o}: not even you", fix)
+        elif mode & _OTHERS_MAY_WRITE:
+            text = f"{shown} has mode {mode:04o}: others can write there"
+            yield Finding("problem", "home", text, fix)
+        elif mode & _OTHERS_MAY_LOOK:
+            text = f"{shown} has mode {mode:04o}: others can see your tasks and commands"
+            yield Finding("warning", "home", text, fix)
+        else:
+            yield Finding("ok", "home", f"{shown}, mode {mode:04o}, yours")
+        yield from self._strangers()
+
+    def _missing(self, shown: str) -> Iterator[Finding]:
+        if os.path.islink(self._home):
+            text = f"{shown} is a link to {os.readlink(self._home)}, which is not there"
+            fix = f"mkdir -m 700 {shlex.quote(os.path.realpath(self._home))}"
+            yield Finding("problem", "home", text, fix)
+        elif os.access(self._ground, os.W_OK | os.X_OK):
+            text = f"{shown} is not there yet: the first command that needs it makes it"
+            yield Finding("ok", "home", text)
+        else:
+            text = f"{shown} is not there and cannot be made: {self._ground} is not yours to write"
+            yield Finding("problem", "home", text, "set HEADWAY_HOME to a directory of your own")
+
+    def _strangers(self) -> Iterator[Finding]:
+        """Files of another user, as ``sudo headway`` leaves them."""
+        for name in ("slots.db", "slots.lock", "live", config.FILE_NAME):
+            path = os.path.join(self._home, name)
+            if os.path.exists(path) and os.stat(path).st_uid != os.stat(self._home).st_uid:
+                fix = f"sudo chown -R {os.geteuid()} {shlex.quote(self._home)}"
+                text = f"{name} belongs to {_person(os.stat(path).st_uid)}, and the home does not"
+                yield Finding("problem", "home", text, fix)
+
+    def _file_system(self) -> Iterator[Finding]:
+        kind = mounts.kind_at(self._ground)
+        doubt = mounts.doubt(kind)
+        if doubt:
+            fix = "set HEADWAY_HOME to a directory on a disk of this machine"
+            text = f"{doubt}: locks may not hold there, and a home is for one machine"
+            yield Finding("warning", "file system", text, fix)
+        else:
+            yield Finding("ok", "file system", kind or "unknown here")
+
+    def _space(self) -> Iterator[Finding]:
+        free = shutil.disk_usage(self._ground).free
+        shown, fix = f"{_size(free)} free", "make room on the disk of the home"
+        if free < _TOO_LITTLE_BYTES:
+            yield Finding("problem", "space", shown, fix)
+        elif free < _LITTLE_BYTES:
+            yield Finding("warning", "space", shown, fix)
+        else:
+            yield Finding("ok", "space", shown)
+
+    def _trial(self) -> Iterator[Finding]:
+        if not os.access(self._ground, os.W_OK | os.X_OK):
+            return  # said already
+        works = []
+        for name, trouble in trials.try_all(self._ground):
+            if not trouble:
+                works.append(name)
+                continue
+            waiting = name == "sockets"
+            text = f"{name} failed there: {trouble}"
+            if waiting:
+                text += "; who waits then looks every 250 ms instead of being woken"
+            fix = "set HEADWAY_HOME to a directory on a disk of this machine"
+            yield Finding("warning" if waiting else "problem", "trial", text, fix)
+        if works:
+            yield Finding("ok", "trial", f"tried and found to work: {', '.join(works)}")
+
+    # -- settings -------------------------------------------------------------------
+
+    def _read_settings(self) -> Iterator[Finding]:
+        path = os.path.join(self._home, config.FILE_NAME)
+        try:
+            self._settings = config.load(self._home)
+        except ConfigError as error:
+            for problem in error.problems:
+                fix = "mend it; until then every command that opens the home ends with code 78"
+                yield Finding("problem", "settings", problem, fix)
+            return
+        if os.path.exists(path):
+            count = output.count(len(self._settings.lines), "limit")
+            yield Finding("ok", "settings", f"{path} is good, {count}")
+        else:
+            yield Finding("ok", "settings", f"no {config.FILE_NAME}, so the defaults count")
+        in_file = _names_in(path)
+        parts = []
+        for name, setting in config.SETTINGS.items():
+            value = os.environ.get(setting.variable) or in_file.get(name, setting.default)
+            source = "file" if name in in_file else "default"
+            source = setting.variable if setting.variable in os.environ else source
+            parts.append(f"{name} {value} ({source})")
+        yield Finding("ok", "settings", ", ".join(parts))
+
+    def _environment(self) -> Iterator[Finding]:
+        known = {*config.VARIABLES, *(setting.variable for setting in config.SETTINGS.values())}
+        given = sorted(name for name in os.environ if name.startswith("HEADWAY_"))
+        for name in [name for name in given if name not in known]:
+            near = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            yield Finding(
+                "warning", "environment", f"{name} means nothing to Headway{meant}", f"unset {name}"
+            )
+        read = [name for name in given if name in known]
+        if read:
+            yield Finding("ok", "environment", f"{', '.join(read)} set")
+
+    # -- the store ------------------------------------------------------------------
+
+    def _store(self) -> Iterator[Finding]:
+        lock = os.path.join(self._home, "slots.lock")
+        if not os.path.exists(lock):
+            if self._lease_id():
+                yield self._lost_lease("there is no store in this home")
+            return
+        try:
+            guard = Guard(lock, timeout_seconds=_PATIENCE_SECONDS)
+        except StoreUnavailable as error:
+            fix = f"when nothing runs: rm {shlex.quote(lock)}"
+            yield Finding("problem", "store", f"slots.lock: {error.reason}", fix)
+            return
+        try:
+            inside = _who_is_inside(guard)
+            if inside:
+                fix = "let that process go on (kill -CONT) or end it"
+                yield Finding("problem", "store", inside, fix)
+            yield from self._database(guard.generation)
+        finally:
+            guard.close()
+        aside = sorted(name for name in os.listdir(self._home) if ".db.damaged-" in name)
+        if aside:
+            text = f"{', '.join(aside)} was set aside; nothing durable is in it"
+            yield Finding("warning", "store", text, f"rm {shlex.quote(self._home)}/*.db.damaged-*")
+
+    def _database(self, generation: int) -> Iterator[Finding]:
+        path = os.path.join(self._home, "slots.db")
+        if not os.path.exists(path):
+            yield Finding("ok", "store", "no slots.db: the next command makes it")
+            return
+        database = Database(path, timeout_seconds=_PATIENCE_SECONDS)
+        try:
+            database.open(generation)
+            yield from self._books(database)
+        except StoreUnavailable as error:
+            yield _unusable(path, error.reason)
+        except (Damaged, sqlite3.Error) as error:
+            meaning = error if isinstance(error, Damaged) else database.translate(error)
+            if not isinstance(meaning, Damaged):
+                yield _unusable(path, str(error))
+                return
+            fix = "nothing to do: the next command sets it aside and makes a new one"
+            yield Finding("warning", "store", f"slots.db cannot be used: {meaning}", fix)
+        finally:
+            database.let_go()
+
+    def _books(self, database: Database) -> Iterator[Finding]:
+        look = database.connection.execute
+        running, waiting = (
+            [ticket_id for (ticket_id,) in look(f"select id from {table} order by id")]
+            for table in ("leases", "waiting")
+        )
+        text = f"slots.db is good, {output.count(len(running), 'lease')}, {len(waiting)} waiting"
+        yield Finding("ok", "store", text)
+        dead = [ticket for ticket in (*running, *waiting) if not self._is_alive(ticket)]
+        if dead:
+            named = ", ".join(dead[:_NAMED]) + (" …" if len(dead) > _NAMED else "")
+            text = f"{output.count(len(dead), 'ticket')} of processes that are gone: {named}"
+            yield Finding("warning", "holders", text, "headway status gives them back")
+        lines = look("select pattern, slots from lines where source = ?", (limits.FILE,))
+        yield from self._terms(set(lines), {key for (key,) in look("select key from paused")})
+        lease = self._lease_id()
+        if lease and lease not in running:
+            yield self._lost_lease("no such lease is held")
+        elif lease:
+            text = f"you are inside lease {lease}: what you ask for may go ahead on its slot"
+            yield Finding("ok", "environment", text)
+
+    def _terms(self, lines: set[tuple[str, int]], paused: set[str]) -> Iterator[Finding]:
+        if self._settings is None:
+            return
+        written = {(line.pattern, line.slots) for line in self._settings.lines}
+        differing = {pattern for pattern, _ in written ^ lines} | (self._settings.paused ^ paused)
+        if differing:
+            text = f"{config.FILE_NAME} was changed by hand for {', '.join(sorted(differing))}"
+            fix = "headway limits reload puts it in force; so does the next opening of the home"
+            yield Finding("warning", "limits", text, fix)
+        else:
+            yield Finding("ok", "limits", "those of the file are in force")
+
+    def _holders(self) -> Iterator[Finding]:
+        directory = os.path.join(self._home, "live")
+        if not os.path.isdir(directory):
+            if os.path.lexists(directory):
+                fix = f"when nothing runs: rm {shlex.quote(directory)}"
+                yield Finding("problem", "holders", f"{directory} is not a directory", fix)
+            return
+        live = Live(directory)
+        try:
+            holders = live.holders()
+            dead = [holder for holder in holders if not live.is_alive(holder)]
+            pids = [f"pid {live.describe(holder).pid}" for holder in dead[:_NAMED]]
+        finally:
+            live.close()
+        yield Finding("ok", "holders", f"{len(holders) - len(dead)} alive")
+        if dead:
+            more = " …" if len(dead) > _NAMED else ""
+            text = f"{len(dead)} died without leaving: {', '.join(pids)}{more}"
+            fix = "headway status clears up after them; nobody has to wait for that"
+            yield Finding("warning", "holders", text, fix)
+
+    def _is_alive(self, ticket_id: str) -> bool:
+        live = Live(os.path.join(self._home, "live"))
+        try:
+            return live.is_alive(ticket_id.partition("-")[0])
+        finally:
+            live.close()
+
+    @staticmethod
+    def _lease_id() -> str:
+        return os.environ.get("HEADWAY_LEASE", "")
+
+    def _lost_lease(self, why: str) -> Finding:
+        text = f"HEADWAY_LEASE={self._lease_id()}, but {why}: nothing is lent from it"
+        return Finding("warning", "environment", text, "unset HEADWAY_LEASE")
+
+
+def _unusable(path: str, reason: str) -> Finding:
+    fix = f"check its owner and mode; when nothing runs it may go: rm {shlex.quote(path)}"
+    return Finding("problem", "store", f"slots.db: {reason}", fix)
+
+
+def _who_is_inside(guard: Guard) -> str:
+    """Whoever keeps everyone else out for longer than an operation takes."""
+    try:
+        guard.acquire(patient=True)
+    except StoreUnavailable as error:
+        return error.reason
+    finally:
+        guard.release()
+    return ""
+
+
+def _nearest_directory(path: str) -> str:
+    """The path itself, or what is there of the way to it."""
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path if os.path.isdir(path) else os.path.dirname(path)
+
+
+def _names_in(path: str) -> dict[str, object]:
+    """The settings that stand in a file which has been checked."""
+    import tomllib  # noqa: PLC0415
+
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError:
+        return {}
+    tables = ((section, table) for section, table in document.items() if section != "limits")
+    return {
+        f"{section}.{name}": value
+        for section, table in tables
+        if isinstance(table, dict)
+        for name, value in table.items()
+    }
+
+
+def _person(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 1024:  # noqa: PLR2004
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"
