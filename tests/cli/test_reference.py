@@ -69,7 +69,7 @@ def test_the_json_page_shows_what_is_printed(shell: Shell, words: str, example: 
 
 def test_a_page_without_examples_would_be_noticed() -> None:
     """The test above has something to compare, and notices a difference."""
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
     assert not agrees({"a": "value"}, {"a": "value", "b": "value"})
     assert not agrees({"a": "value", "b": "value"}, {"a": "value"})
     assert agrees({"a": "value", MORE: "value"}, {"a": "value", "b": "value"})
