@@ -85,7 +85,6 @@ def _end(supervisor: Supervisor, work: Callable[[Supervisor], int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         supervisor.report(code)
-        sys.stderr.flush()
         os._exit(code)
 
 
@@ -167,9 +166,7 @@ class Supervisor:
             signum = _next_signal(self._signals, _GRACE_SECONDS if overdue else None)
             if signum is None:
                 assert code is not None
-                left_behind()
-                self.report(code)
-                _let_go_of(2)
+                self._let_front_go(code, left_behind)
             elif signum != signal.SIGCHLD:
                 self._pass_on(signum)
                 continue
@@ -183,6 +180,14 @@ class Supervisor:
                     code, self._command = _exit_code(status), -1
                     if detach_ok:
                         return code
+
+    def _let_front_go(self, code: int, left_behind: Callable[[], None]) -> None:
+        try:
+            left_behind()
+        except Exception:  # noqa: BLE001, S110 - it only tells; what was left has to count on
+            pass
+        self.report(code)
+        _let_go_of(2)
 
     def _pass_on(self, signum: int) -> None:
         if self._command > 0:

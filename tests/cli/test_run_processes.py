@@ -78,6 +78,20 @@ def test_the_slot_is_held_until_the_whole_tree_is_gone(
     until(shell.holds(0), "the end of the lease")
 
 
+def test_what_is_left_counts_even_if_nobody_can_be_told(shell: Shell, strays: list[int]) -> None:
+    """Whoever read stderr is gone."""
+    script = "setsid sleep 60 >/dev/null 2>&1 & echo $!; exit 3"
+    reading, writing = os.pipe()
+    os.close(reading)
+    front = shell.start("run", "--on", "k", "--", "sh", "-c", script, stderr=writing)
+    os.close(writing)
+
+    strays.append(int(_line(front)))
+
+    assert front.wait() == 3
+    assert len(shell.status()["leases"]) == 1
+
+
 def test_detach_ok_gives_back_with_the_first_process(shell: Shell, strays: list[int]) -> None:
     """What it leaves is not counted, and not ended either."""
     script = "sleep 60 >/dev/null 2>&1 & echo $!"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.cli.kit import PROGRAM, until
 
+from headway.cli import waiting_line
+from headway.errors import StoreUnavailable
+
 if TYPE_CHECKING:
+    import pytest
     from tests.cli.kit import Shell
 
 _COUNT_INTERRUPTS = """
@@ -183,3 +187,25 @@ def test_the_live_line_fits_a_narrow_window(shell: Shell) -> None:
     drawn = [part for part in terminal.text.split("\r") if "waiting" in part]
     assert drawn
     assert all(len(part) < 40 for part in drawn)
+
+
+def test_the_live_line_outlives_a_store_that_fails_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It tries again, and does not end with a trace on the terminal."""
+    looks = []
+
+    class Failing:
+        def snapshot(self) -> None:
+            looks.append(1)
+            raise StoreUnavailable("the home", "someone is inside")
+
+    monkeypatch.setattr(waiting_line, "_TICK_SECONDS", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    governor: Any = Failing()
+    event: Any = type("Event", (), {"ticket_id": "x-1"})
+    line = waiting_line.WaitingLine(governor)
+
+    line.show(event)
+    until(lambda: len(looks) > 1, "the second look")
+    line.end(None)

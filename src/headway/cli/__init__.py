@@ -46,7 +46,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         from headway.cli.run import run  # noqa: PLC0415
 
         code = guarded(lambda: run(words[1:]))
-        sys.stderr.flush()
         os._exit(code)  # there is nothing to clear up, and that would take its time
     from headway.cli.app import start  # noqa: PLC0415
 
@@ -85,4 +84,8 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"headway: {message}\n")
+    try:
+        sys.stderr.write(f"headway: {message}\n")
+        sys.stderr.flush()
+    except OSError:  # nobody to tell; the exit code says it as well
+        pass

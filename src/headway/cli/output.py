@@ -38,7 +38,16 @@ def data(text: str) -> None:
 
 def talk(text: str) -> None:
     """Say something to the person at the keyboard."""
-    _write(sys.stderr, f"headway: {text}\n")
+    draw(f"headway: {text}\n")
+
+
+def draw(text: str) -> None:
+    """Put this on the terminal as it is; who has gone away or has no room need not see it."""
+    try:
+        _write(sys.stderr, text)
+        sys.stderr.flush()
+    except OSError:
+        pass
 
 
 def _write(stream: TextIO, text: str) -> None:

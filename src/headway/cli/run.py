@@ -73,9 +73,9 @@ class _Waiting:
         self._line.show(event)
 
     def end(self, waited_seconds: float | None = None) -> None:
-        if self._line is not None:
-            self._line.end(waited_seconds)
-            self._line = None
+        line, self._line = self._line, None  # at once: a signal may strike in there
+        if line is not None:
+            line.end(waited_seconds)
 
 
 def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -> int:

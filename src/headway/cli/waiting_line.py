@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headway import background
 from headway.cli import output
+from headway.errors import HeadwayError
 from headway.events import Queued
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class WaitingLine:
         with self._drawing:
             self._ticket_id = ""
             if self._is_live:
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+                output.draw("\r\x1b[K")
         if waited_seconds is not None:
             output.talk(f"running after {output.length(waited_seconds)} in the queue")
 
@@ -64,7 +64,10 @@ class WaitingLine:
             with self._drawing:
                 if not self._ticket_id:
                     return
-                self._draw()
+                try:
+                    self._draw()
+                except (HeadwayError, OSError):
+                    pass  # the store or the terminal may be back the next time
             if self._over.acquire(True, _TICK_SECONDS):
                 return
 
@@ -75,8 +78,7 @@ class WaitingLine:
             return
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         text = f"headway: {_sentence(snapshot, row)}"[: columns - 1]
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        output.draw(f"\r\x1b[K{text}")
 
     # -- no terminal -----------------------------------------------------------------------
 
