@@ -42,9 +42,11 @@ _FORWARDED: set[int] = {
 _UNWANTED: set[int] = {signal.SIGTTIN, signal.SIGTTOU}
 # Python ignores these for itself.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_SENT_BY_TERMINAL = 0x80  # SI_KERNEL
+_SENT_BY_KERNEL = 0x80  # by the terminal, or by a clock that the caller has set
+_HANGUP: set[int] = {signal.SIGHUP, signal.SIGCONT}
+_SENT_TO_GROUP: set[int] = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
 # Messages of the supervisor: a letter and a number.
-_LIFELINE, _COMMAND, _STOPPED, _ENDED = b"L", b"C", b"S", b"E"
+_LIFELINE, _COMMAND, _ENDED = b"L", b"C", b"E"
 _MESSAGE_BYTES = 5
 # The children of a command often end a moment after it.
 _GRACE_SECONDS = 0.2
@@ -69,6 +71,8 @@ def supervise(work: Callable[[Supervisor], int]) -> int:
         signal.SIG_BLOCK, _FORWARDED | _UNWANTED | {signal.SIGCHLD, signal.SIGIO}
     )
     _have_announced(near)
+    # Before there is a command: its supervisor may be killed the moment after it was started.
+    _adopt_orphans()
     pid = os.fork()
     if pid == 0:
         near.close()
@@ -92,7 +96,7 @@ class Supervisor:
     """Holds the lease of one command; lives until the last of its processes is gone."""
 
     def __init__(self, front: _socket.socket, mask: set[int | signal.Signals]) -> None:
-        self._front, self._mask = front, mask
+        self._front, self._front_pid, self._mask = front, os.getppid(), mask
         self._signals = _FORWARDED | {signal.SIGCHLD}
         self._command = 0
         self._reported = False
@@ -170,12 +174,14 @@ class Supervisor:
             elif signum != signal.SIGCHLD:
                 self._pass_on(signum)
                 continue
-            for pid, status in _ended_or_stopped():
+            for pid, status in _news_of_children():
                 if pid == 0:
                     assert code is not None
                     return code
                 if pid == self._command and os.WIFSTOPPED(status):
-                    self._tell(_STOPPED, os.WSTOPSIG(status))
+                    self._signal_front(signal.SIGSTOP)
+                elif pid == self._command and os.WIFCONTINUED(status):
+                    self._signal_front(signal.SIGCONT)
                 elif pid == self._command:
                     code, self._command = _exit_code(status), -1
                     if detach_ok:
@@ -192,6 +198,11 @@ class Supervisor:
     def _pass_on(self, signum: int) -> None:
         if self._command > 0:
             os.kill(self._command, signum)
+
+    def _signal_front(self, signum: int) -> None:
+        """Have the front stop and go on with the command, so that the shell notices."""
+        if os.getppid() == self._front_pid:
+            os.kill(self._front_pid, signum)
 
     def report(self, code: int) -> None:
         """Let the front end with this code, once."""
@@ -215,23 +226,32 @@ class Front:
         self._supervisor, self._pid = supervisor, pid
         self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
         self._command = 0
-        self._is_heir = False
         self._unread = b""
 
     def wait(self) -> int:
         """The exit code, once there is one."""
         while True:
-            signum, by_terminal = _wait_for_signal(self._signals)
+            signum = self._next_signal()
             if signum in {signal.SIGIO, signal.SIGCHLD}:
                 code = self._hear()
                 if code is not None:
                     return code
-                if self._command and not self._is_heir:
-                    _adopt_orphans()
-                    self._is_heir = True
                 self._stop_if_stopped()
-            elif not by_terminal:
+            elif signum:
                 os.kill(self._pid, signum)
+
+    def _next_signal(self) -> int:
+        """The next signal that is for us, or that the command has not got as well; else 0."""
+        if not hasattr(signal, "sigwaitinfo"):
+            signum = signal.sigwait(self._signals)
+            return 0 if signum in _SENT_TO_GROUP else signum
+        found = signal.sigwaitinfo(self._signals)
+        signum = found.si_signo
+        if signum == signal.SIGCONT and found.si_pid == self._pid:
+            return 0  # the command goes on already
+        # When a terminal goes away, the leader of its session is told alone.
+        to_group = signum in _SENT_TO_GROUP or (signum in _HANGUP and os.getsid(0) != os.getpid())
+        return 0 if found.si_code == _SENT_BY_KERNEL and to_group else signum
 
     def _hear(self) -> int | None:
         """Take the supervisor's messages in; the exit code, if that is among them."""
@@ -253,24 +273,30 @@ class Front:
                 if letter == _COMMAND:
                     self._command = int.from_bytes(number, "big")
                     _let_go_of(0, 1)
-                elif letter == _STOPPED:
-                    self._stop()
 
     def _take_over(self) -> int:
         """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
         code = 128 + signal.SIGKILL
         while True:
-            try:
-                pid, status = os.wait()
-            except ChildProcessError:
-                return code
-            if pid == self._command or (pid == self._pid and not self._command):
-                code = _exit_code(status)
+            for pid, status in _news_of_children():
+                if pid == 0:
+                    return code
+                if pid == self._command and os.WIFSTOPPED(status):
+                    self._stop()
+                elif pid == self._command and not os.WIFCONTINUED(status):
+                    code, self._command = _exit_code(status), -1
+                elif pid == self._pid and not self._command:
+                    code = _exit_code(status)
+            signum = self._next_signal()
+            if signum not in {0, signal.SIGIO, signal.SIGCHLD} and self._command > 0:
+                os.kill(self._command, signum)
 
     def _stop_if_stopped(self) -> None:
-        """Ctrl-Z while the supervisor waits in line stops both."""
+        """Ctrl-Z while the supervisor waits in line stops both; SIGSTOP stops whom it was sent."""
+        if self._command:
+            return
         pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
-        if pid and os.WIFSTOPPED(status):
+        if pid and os.WIFSTOPPED(status) and os.WSTOPSIG(status) != signal.SIGSTOP:
             self._stop()
 
     @staticmethod
@@ -296,15 +322,6 @@ def _adopt_orphans() -> None:
         _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def _wait_for_signal(signals: set[int]) -> tuple[int, bool]:
-    """The next of these signals, and whether it came from the terminal, to the command as well."""
-    if hasattr(signal, "sigwaitinfo"):
-        found = signal.sigwaitinfo(signals)
-        return found.si_signo, found.si_code == _SENT_BY_TERMINAL
-    signum = signal.sigwait(signals)
-    return signum, signum in {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
-
-
 def _next_signal(signals: set[int], timeout_seconds: float | None) -> int | None:
     if timeout_seconds is None or not hasattr(signal, "sigtimedwait"):
         return signal.sigwait(signals)
@@ -312,11 +329,11 @@ def _next_signal(signals: set[int], timeout_seconds: float | None) -> int | None
     return None if found is None else found.si_signo
 
 
-def _ended_or_stopped() -> Iterator[tuple[int, int]]:
-    """Children that ended or stopped, with their status; 0 as the pid when none are left."""
+def _news_of_children() -> Iterator[tuple[int, int]]:
+    """Children that ended, stopped or went on, with their status; pid 0 when none are left."""
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         except ChildProcessError:
             yield 0, 0
             return

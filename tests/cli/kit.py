@@ -240,10 +240,15 @@ class Terminal:
                 return
             self.raw += read.decode(errors="replace")
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def close(self) -> None:
         """End the program, if need be, and take the terminal away."""
         if not self._is_over():
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self.hang_up()

@@ -153,8 +153,6 @@ def test_killing_the_supervisor_leaves_the_command_counted(shell: Shell) -> None
     script = "echo up; read line; exit 5"
     front = shell.start("run", "--on", "k", "--", "sh", "-c", script, stdin=subprocess.PIPE)
     assert _line(front) == "up"
-    # It inherits the command as soon as it knows of it.
-    until(lambda: os.readlink(f"/proc/{front.pid}/fd/1") == os.devnull, "the front's being told")
     _supervisor_of(front).kill()
     following = shell.start("run", "--on", "k", "--", "echo", "ran")
     until(shell.waits(1), "the queueing")
