@@ -16,6 +16,7 @@ import _socket
 import errno
 import os
 import sys
+import time
 
 from headway import background
 from headway.lean import signal
@@ -45,11 +46,14 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _SENT_BY_KERNEL = 0x80  # by the terminal, or by a clock that the caller has set
 _HANGUP: set[int] = {signal.SIGHUP, signal.SIGCONT}
 _SENT_TO_GROUP: set[int] = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
+# Not SIGTERM: the caller may have that ignored. This one means nothing to whoever gets it.
+_FRONT_IS_GONE = signal.SIGURG
 # Messages of the supervisor: a letter and a number.
 _LIFELINE, _COMMAND, _ENDED = b"L", b"C", b"E"
 _MESSAGE_BYTES = 5
 # The children of a command often end a moment after it.
 _GRACE_SECONDS = 0.2
+_INSIST_SECONDS = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -99,23 +103,34 @@ class Supervisor:
         self._front, self._front_pid, self._mask = front, os.getppid(), mask
         self._signals = _FORWARDED | {signal.SIGCHLD}
         self._command = 0
-        self._reported = False
+        self._heard = self._reported = False
 
     def wait_in_line(self, work: Callable[[Supervisor], int]) -> int:
         """Do the work; a signal ends it as long as the command has not been started."""
-        for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             if signal.getsignal(signum) is not signal.SIG_IGN:
-                signal.signal(signum, _interrupt)
+                signal.signal(signum, self._interrupt)
+        signal.signal(_FRONT_IS_GONE, self._interrupt)
         background.start(self._watch_front)
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            return work(self)
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - {_FRONT_IS_GONE})
+                return work(self)
+            finally:  # inside: there may come a second one on the way out
+                signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         except Interrupted as interrupted:
+            self._heard = True
             return 128 + interrupted.signum
-        except KeyboardInterrupt:
-            return 128 + signal.SIGINT
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+
+    def _interrupt(self, signum: int, _: object) -> NoReturn:
+        background.start(self._insist, signum)
+        raise Interrupted(signum)
+
+    def _insist(self, signum: int) -> None:
+        """Python drops what is raised inside some callbacks, such as those of an import."""
+        time.sleep(_INSIST_SECONDS)
+        if not self._heard:
+            os.kill(os.getpid(), signum)
 
     def _watch_front(self) -> None:
         """Without the front nobody waits for the command any more."""
@@ -124,7 +139,7 @@ class Supervisor:
         except OSError:
             pass
         if not self._command:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), _FRONT_IS_GONE)
 
     def run(
         self,
@@ -143,7 +158,7 @@ class Supervisor:
         """
         if not detach_ok:
             _adopt_orphans()
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         if lifeline is not None:
             self._tell(_LIFELINE, 0, lifeline)
         self._command = self._spawn(program, words, environ)
@@ -364,10 +379,6 @@ def _let_go_of(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
-
-
-def _interrupt(signum: int, _: object) -> NoReturn:
-    raise Interrupted(signum)
 
 
 def _take_note(_signum: int, _: object) -> None:

@@ -30,6 +30,32 @@ import os, signal, sys
 signal.alarm(1)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+_SIGNAL_ON_THE_WAY_OUT = """
+import os, signal
+from headway import supervisor
+
+block = supervisor.signal.pthread_sigmask
+def signal_again(how, signals):
+    supervisor.signal.pthread_sigmask = block
+    os.kill(os.getpid(), signal.SIGTERM)
+def work(_):
+    supervisor.signal.pthread_sigmask = signal_again
+    os.kill(os.getpid(), signal.SIGTERM)
+os._exit(supervisor.supervise(work))
+"""
+_SIGNAL_IN_A_CALLBACK = """
+import os, signal
+from headway import supervisor
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+def work(_):
+    Dropped()
+    while True:
+        signal.pause()
+os._exit(supervisor.supervise(work))
+"""
 
 
 def _start_reader(shell: Shell) -> tuple[subprocess.Popen[str], psutil.Process, psutil.Process]:
@@ -148,6 +174,38 @@ def test_an_alarm_that_the_caller_has_set_reaches_the_command(shell: Shell) -> N
     # The first, should it strike before there is a supervisor.
     assert _ends_with(front) in {-signal.SIGALRM, 128 + signal.SIGALRM}
     assert shell.status()["leases"] == []
+
+
+def test_a_second_signal_may_come_while_the_first_is_seen_to(shell: Shell) -> None:
+    """Also in the last moment, when no more are wanted."""
+    command = [sys.executable, "-c", _SIGNAL_ON_THE_WAY_OUT]
+    front = subprocess.Popen(command, env=shell.environ)
+
+    assert _ends_with(front) == 128 + signal.SIGTERM
+
+
+def test_a_signal_ends_the_wait_also_from_within_a_callback(shell: Shell) -> None:
+    """Where Python shows what is raised, and goes on."""
+    command = [sys.executable, "-c", _SIGNAL_IN_A_CALLBACK]
+    front = subprocess.Popen(command, env=shell.environ, stderr=subprocess.DEVNULL)
+
+    assert _ends_with(front) == 128 + signal.SIGTERM
+
+
+def test_a_killed_front_leaves_no_ghost_where_sigterm_is_ignored(shell: Shell) -> None:
+    """What the caller ignores, the supervisor does as well."""
+    holder = _fill(shell)
+    script = f"trap '' TERM; exec {PROGRAM} run --on k -- echo ran"
+    front = subprocess.Popen(
+        ["sh", "-c", script], env=shell.environ, text=True, stdout=subprocess.PIPE
+    )
+    until(shell.waits(1), "the queueing")
+
+    front.kill()
+
+    until(shell.waits(0), "its leaving")
+    holder.communicate("")
+    assert front.communicate()[0] == ""
 
 
 def test_without_a_supervisor_the_front_passes_signals_on(shell: Shell) -> None:
