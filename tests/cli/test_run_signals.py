@@ -89,7 +89,10 @@ def _stop(process: psutil.Process, front: subprocess.Popen[str]) -> None:
 
 
 def _ends_with(front: subprocess.Popen[Any]) -> int | None:
-    until(lambda: front.poll() is not None, "the front's end")
+    try:
+        until(lambda: front.poll() is not None, "the front's end")
+    finally:
+        front.kill()
     return front.returncode
 
 
