@@ -254,3 +254,16 @@ def test_nested_runs_count_inside_and_outside(shell: Shell, strays: list[int]) -
     assert keys == ["inner", "outer"]
     os.kill(strays[0], signal.SIGKILL)
     until(shell.holds(0), "the end of both")
+
+
+def test_whose_slot_was_given_back_is_said_by_name(shell: Shell) -> None:
+    """Also by one who has just come and finds the dead."""
+    shell.holding("other")
+    dead = shell.hold("k")
+    until(shell.holds(2), "the start")
+    dead.kill()
+    dead.wait()
+
+    said = shell.run("run", "--on", "k", "--", "true").stderr
+
+    assert f"from pid {dead.pid} (" in said

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Protocol, TypeVar
 
+    from headway.stores.base import Holder
     from headway.stores.home import Home
     from headway.stores.reader import Reader
     from headway.tickets import Decision, Ticket
@@ -57,7 +58,7 @@ class Wakeups:
         """What was to be sent is the parent's to send."""
         self._outbox: deque[tuple[str, str]] = deque()
         # Dead holders and the tickets that were given back for them.
-        self._buried: deque[tuple[str, list[Ticket]]] = deque()
+        self._buried: deque[tuple[Holder, list[Ticket]]] = deque()
         # Releases asked for from inside an operation.
         self.left_over: deque[tuple[Ticket, float]] = deque()
         # Which head was told of which holders.
@@ -116,13 +117,13 @@ class Wakeups:
 
     def note_dead(self, holder: str, tickets: list[Ticket]) -> None:
         """A holder was found dead, and its tickets were given back."""
-        self._buried.append((holder, tickets))
+        # Described now: who has just opened the home clears its card away.
+        self._buried.append((self._home.live.describe(holder), tickets))
 
-    def _bury(self, holder: str, tickets: list[Ticket]) -> None:
+    def _bury(self, died: Holder, tickets: list[Ticket]) -> None:
         """Clear away what a dead holder left in the file system, and tell of its end."""
-        died = self._home.live.describe(holder)
-        self._home.presence.unwatch(holder)
-        self._home.live.remove(holder)
+        self._home.presence.unwatch(died.id)
+        self._home.live.remove(died.id)
         for ticket in tickets:
             self._office.on_reclaimed(ticket, f"pid {died.pid} ({died.command})")
 
@@ -134,8 +135,8 @@ class Wakeups:
                 self._watch_holders()
             elif not self._home.presence.send(holder, message):
                 gone.append(holder)  # dead, or dying
-        for holder, tickets in _drain(self._buried):
-            self._bury(holder, tickets)
+        for died, tickets in _drain(self._buried):
+            self._bury(died, tickets)
         if gone:
             self._office.reclaim(gone)
         return list(_drain(self.left_over))
