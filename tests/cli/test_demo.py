@@ -115,7 +115,8 @@ def test_signals_end_all_that_it_started(shell: Shell, temporary: Path) -> None:
         return demo.poll() is not None
 
     until(repeated, "the end")
-    assert demo.returncode == 143
+    # Of those that come at once, Python handles the one with the lowest number first.
+    assert demo.returncode in {128 + signal.SIGTERM, 128 + signal.SIGHUP, 128 + signal.SIGINT}
     assert _left_in(temporary) == []
 
 
