@@ -103,7 +103,7 @@ class Supervisor:
         self._front, self._front_pid, self._mask = front, os.getppid(), mask
         self._signals = _FORWARDED | {signal.SIGCHLD}
         self._command = 0
-        self._heard = self._reported = False
+        self._heard = self._reported = self._has_stopped_front = False
 
     def wait_in_line(self, work: Callable[[Supervisor], int]) -> int:
         """Do the work; a signal ends it as long as the command has not been started."""
@@ -193,11 +193,10 @@ class Supervisor:
                 if pid == 0:
                     assert code is not None
                     return code
-                if pid == self._command and os.WIFSTOPPED(status):
-                    self._signal_front(signal.SIGSTOP)
-                elif pid == self._command and os.WIFCONTINUED(status):
-                    self._signal_front(signal.SIGCONT)
-                elif pid == self._command:
+                if pid != self._command:
+                    continue
+                self._take_front_along(is_stopped=os.WIFSTOPPED(status))
+                if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                     code, self._command = _exit_code(status), -1
                     if detach_ok:
                         return code
@@ -214,10 +213,14 @@ class Supervisor:
         if self._command > 0:
             os.kill(self._command, signum)
 
-    def _signal_front(self, signum: int) -> None:
-        """Have the front stop and go on with the command, so that the shell notices."""
-        if os.getppid() == self._front_pid:
-            os.kill(self._front_pid, signum)
+    def _take_front_along(self, *, is_stopped: bool) -> None:
+        """Have the front stop and go on with the command, so that the shell notices.
+
+        It goes on with the command's end as well: that may be all that is heard of a going on.
+        """
+        if (is_stopped or self._has_stopped_front) and os.getppid() == self._front_pid:
+            os.kill(self._front_pid, signal.SIGSTOP if is_stopped else signal.SIGCONT)
+        self._has_stopped_front = is_stopped
 
     def report(self, code: int) -> None:
         """Let the front end with this code, once."""
