@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def start(work: Callable[..., None], *args: object) -> None:
     """Run the work in a thread that does not keep the process from ending."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # a handler that raises may run in there, when all is blocked already
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _thread.start_new_thread(work, args)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

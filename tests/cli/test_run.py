@@ -173,6 +173,19 @@ def test_quiet_waits_silently(shell: Shell) -> None:
     assert second.returncode == 0
 
 
+def test_quiet_is_silent_about_the_dead_as_well(shell: Shell) -> None:
+    """What was given back for a killed process is news for the others."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.hold("k")
+    until(shell.holds(1), "the start")
+    waiting = shell.start("run", "-q", "--on", "k", "--", "true")
+    until(shell.waits(1), "the queueing")
+    holder.kill()
+
+    assert waiting.communicate() == ("", "")
+    assert waiting.returncode == 0
+
+
 def test_no_wait_says_what_is_full_and_who_holds_it(shell: Shell) -> None:
     """Exit 75, and nothing is queued."""
     shell.run("limits", "set", "k", "1")

@@ -34,6 +34,8 @@ def run(words: list[str]) -> int:
 
 
 def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
+    if options.quiet:
+        _hush()
     with Governor() as governor:
         waiting = _Waiting(governor)
         slot = governor.slot(
@@ -56,6 +58,13 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
             waiting.end()
         supervisor.report(code)
         return code
+
+
+def _hush() -> None:
+    """Of what Headway logs, let only errors through."""
+    import logging  # noqa: PLC0415
+
+    logging.getLogger("headway").setLevel(logging.ERROR)
 
 
 class _Waiting:
