@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from difflib import get_close_matches
 
@@ -74,6 +75,7 @@ def app(context: click.Context) -> int | None:
 
 def start(words: list[str]) -> int:
     """Run one command; its exit code."""
+    gc.enable()
     try:
         code = app.main(words, prog_name="headway", standalone_mode=False)
     except click.exceptions.Exit as end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import sys
@@ -37,6 +38,7 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
     if options.quiet:
         _hush()
     with Governor() as governor:
+        gc.enable()
         waiting = _Waiting(governor)
         slot = governor.slot(
             *options.keys,
