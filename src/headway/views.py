@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from headway.keys import path
 from headway.limits import UNCAPPED, UNLIMITED, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headway.stores.admission import KeyState
     from headway.stores.base import Census, Holder, Outlook
+    from headway.stores.book import KeyState
     from headway.tickets import Ticket
 
 Reason = Literal["full", "paused", "cooling", "budget", "possible_deadlock"]
@@ -105,6 +106,10 @@ class Snapshot:
     limits: tuple[LimitView, ...]
     leases: tuple[LeaseView, ...]
     waiting: tuple[WaitingView, ...]
+
+    def leases_on(self, key: str) -> list[LeaseView]:
+        """The leases that count on a key, longest first."""
+        return [lease for lease in self.leases if key in path(lease.keys)]
 
     def as_dict(self) -> dict[str, object]:
         """The shape that ``headway status --json`` prints."""

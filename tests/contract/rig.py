@@ -17,8 +17,8 @@ from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdraw
 if TYPE_CHECKING:
     from tests.contract.houses import House
 
-    from headway.stores.admission import KeyState
     from headway.stores.base import Store
+    from headway.stores.book import KeyState
     from headway.tickets import Answer, Decision
 
 HOLDERS = 3

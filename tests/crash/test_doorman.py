@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headway.errors import StoreUnavailable
-from headway.stores.guard import Guard
+from headway.stores.guard import Doorman, Guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +54,15 @@ def enter(guard: Guard) -> None:
         guard.release()
 
 
+def come_to_an_end(doorman: Doorman) -> None:
+    """Wait until it has got the lock that it waited for, and has done with it."""
+    while True:
+        with doorman._mutex:
+            if not doorman._waiting:
+                return
+        time.sleep(0.001)
+
+
 def is_free(path: str) -> bool:
     """Whether nobody has the lock."""
     descriptor = os.open(path, os.O_RDWR)
@@ -74,7 +83,7 @@ def test_ctrl_c_while_waiting_in_the_kernel_leaves_the_guard_free(path: str) -> 
         enter(guard)
 
     other.release()
-    time.sleep(0.1)
+    come_to_an_end(guard._doorman)
 
     assert is_free(path)
     for _ in range(3):
@@ -92,7 +101,7 @@ def test_after_ctrl_c_nobody_enters_beside_another(path: str) -> None:
         with pytest.raises(Struck), strike_after(0.1):
             enter(guard)
         other.release()
-        time.sleep(0.05)
+        come_to_an_end(guard._doorman)
 
         other.acquire(patient=True)
         with pytest.raises(StoreUnavailable):
@@ -116,7 +125,7 @@ def test_a_lock_that_comes_after_closing_touches_no_other_file(path: str, tmp_pa
     descriptors += [os.dup(descriptors[0]) for _ in range(20)]
 
     other.release()
-    time.sleep(0.2)
+    come_to_an_end(guard._doorman)
 
     assert not is_free(str(live))
     assert is_free(path)

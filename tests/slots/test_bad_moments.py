@@ -86,10 +86,15 @@ def test_two_threads_that_watch_the_same_holder(
 
 
 class SlowToForget(dict[str, Ticket]):
-    """A process's own tickets, where taking one out lasts long enough for others to come."""
+    """A process's own tickets, where taking one out waits for others to come, if they can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgetting, self.looked = threading.Event(), threading.Event()
 
     def pop(self, *args: Any) -> Any:
-        time.sleep(0.3)
+        self.forgetting.set()
+        self.looked.wait(0.3)
         return super().pop(*args)
 
 
@@ -97,7 +102,7 @@ class SlowToForget(dict[str, Ticket]):
 def test_what_just_ended_is_not_announced_again(opened: Callable[[], Opened], way: str) -> None:
     """A database that is opened anew right after the end of a ticket does not get it back."""
     governor, store = opened()
-    store._own = store._recovery._own = SlowToForget()
+    own = store._own = store._recovery._own = SlowToForget()
     ticket = Ticket(store.new_id(), ("k",), ("k",))
     if way == "withdrawn":
         _, other = opened()
@@ -108,12 +113,13 @@ def test_what_just_ended_is_not_announced_again(opened: Callable[[], Opened], wa
         "withdrawn": lambda: store.withdraw(ticket),
     }
     ending = Worker(ways[way])
-    time.sleep(0.1)
+    assert own.forgetting.wait(20)
 
     assert store.come_to_rest()  # as for a fork: the database is closed
     store.go_on()
     seen = governor.snapshot()
 
+    own.looked.set()
     ending.result()
     assert ticket.id not in {row.id for row in seen.leases}
     assert ticket.id not in {row.id for row in seen.waiting}

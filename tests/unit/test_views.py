@@ -4,8 +4,8 @@ import pytest
 
 from headway import keys, views
 from headway.limits import UNCAPPED, Line, Terms
-from headway.stores.admission import KeyState
 from headway.stores.base import Census, Holder
+from headway.stores.book import KeyState
 from headway.tickets import Ticket
 from headway.views import BlockedBy
 

@@ -77,10 +77,6 @@ def guarded(command: Callable[[], int]) -> int:
         return next(code for kind, code in _CODES if isinstance(error, kind))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; do not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _say(message: str) -> None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import opening, output
+from headway.cli import opening, output, rows
 from headway.cli.arguments import json_option
-from headway.cli.status import command_cell, estimate, show_columns, task_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,12 +50,7 @@ def command(*, as_json: bool) -> None:
 def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:
     limit = next(limit for limit in snapshot.limits if limit.key == blocked.key)
     use = f"{limit.used}/{limit.limit} in use"
-    return f"{blocked.key}: {reason_in_words(blocked)}, {use}, {waiting} waiting"
-
-
-def reason_in_words(blocked: BlockedBy) -> str:
-    """Why a key admits nobody."""
-    return blocked.reason.replace("_", " ")
+    return f"{blocked.key}: {rows.reason_in_words(blocked)}, {use}, {waiting} waiting"
 
 
 def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:
@@ -64,17 +58,17 @@ def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:
     elsewhere = any(ticket.keys != (blocked.key,) for ticket in tickets)
     with_priority = any(ticket.priority for ticket in tickets)
     with_weight = any(ticket.weight > 1 for ticket in tickets)
-    show_columns(
+    rows.show_columns(
         {
             "#": [str(ticket.position) for ticket in tickets],
             "ID": [ticket.id for ticket in tickets],
-            "TASK": [task_cell(ticket) for ticket in tickets] if with_task else None,
+            "TASK": [rows.task_cell(ticket) for ticket in tickets] if with_task else None,
             "ON": [output.joined(ticket.keys) for ticket in tickets] if elsewhere else None,
             "SLOTS": [str(ticket.weight) for ticket in tickets] if with_weight else None,
             "PRIO": [str(ticket.priority) for ticket in tickets] if with_priority else None,
             "FOR": [output.brief_age(ticket.since) for ticket in tickets],
-            "EST.": [estimate(ticket) for ticket in tickets],
+            "EST.": [rows.estimate(ticket) for ticket in tickets],
             "PID": [str(ticket.holder.pid) for ticket in tickets],
-            "COMMAND": [command_cell(ticket) for ticket in tickets],
+            "COMMAND": [rows.command_cell(ticket) for ticket in tickets],
         }
     )

@@ -14,7 +14,7 @@ from rich.live import Live
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, TracebackType
+    from types import FrameType
     from typing import Self
 
     from rich.console import Console, RenderableType
@@ -50,16 +50,11 @@ class Screen:
         try:
             self._take()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._give_back()
         except (OSError, termios.error):  # the terminal itself is gone

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output
+from headway.cli import arguments, completing, opening, output, rows
 from headway.limits import UNLIMITED, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from headway.cli.output import Cell
     from headway.views import LeaseView, LimitView, Snapshot, WaitingView
 
 # So many waiters are shown here; `headway queue` shows all.
 _WAITING_SHOWN = 10
-_STYLES = {"full": "yellow", "paused": "magenta", "cooling": "cyan", "possible_deadlock": "red"}
 
 
 @click.command("status")
@@ -50,7 +49,7 @@ def command(key: str | None, *, as_json: bool) -> None:
     _show_limits(limits, Terms(lines), paused={x.key for x in snapshot.limits if x.paused})
     if shown.leases:
         output.data("")
-        show_running(shown.leases)
+        _show_running(shown.leases)
     if shown.waiting:
         output.data("")
         _show_waiting(shown.waiting)
@@ -113,100 +112,62 @@ def _state(limit: LimitView, paused: set[str]) -> Cell:
     above = [key for key in keys.lineage(limit.key)[:-1] if key in paused]
     reserved = f", {limit.reserved} reserved" if limit.reserved else ""
     if limit.paused:
-        return "paused", _STYLES["paused"]
+        return "paused", rows.STYLES["paused"]
     if above:
-        return f"paused at {above[0]}", _STYLES["paused"]
+        return f"paused at {above[0]}", rows.STYLES["paused"]
     if limit.cooling_until is not None and limit.cooling_until > time.time():
         left = output.brief_length(limit.cooling_until - time.time())
-        return f"cooling for {left}", _STYLES["cooling"]
+        return f"cooling for {left}", rows.STYLES["cooling"]
     if isinstance(limit.limit, int) and limit.used > limit.limit:
-        return f"over by {limit.used - limit.limit}, draining", _STYLES["full"]
+        return f"over by {limit.used - limit.limit}, draining", rows.STYLES["full"]
     if limit.free == 0:
-        return f"full{reserved}", _STYLES["full"]
+        return f"full{reserved}", rows.STYLES["full"]
     return reserved.removeprefix(", ")
 
 
 # -- running and waiting ----------------------------------------------------------------
 
 
-def show_running(leases: Sequence[LeaseView]) -> None:
+def _show_running(leases: Sequence[LeaseView]) -> None:
     """A table of leases."""
     with_task, with_weight = any(x.task for x in leases), any(x.weight > 1 for x in leases)
     columns = {
         "ID": [lease.id for lease in leases],
-        "TASK": [task_cell(lease) for lease in leases] if with_task else None,
+        "TASK": [rows.task_cell(lease) for lease in leases] if with_task else None,
         "ON": [output.joined(lease.keys) for lease in leases],
         "SLOTS": [str(lease.weight) for lease in leases] if with_weight else None,
         "FOR": [output.brief_age(lease.since) for lease in leases],
         "PID": [str(lease.holder.pid) for lease in leases],
-        "COMMAND": [command_cell(lease) for lease in leases],
+        "COMMAND": [rows.command_cell(lease) for lease in leases],
     }
     output.heading(f"{len(leases)} running")
-    show_columns(columns)
+    rows.show_columns(columns)
 
 
 def _show_waiting(waiting: Sequence[WaitingView]) -> None:
-    shown = by_line(waiting)[:_WAITING_SHOWN]
+    shown = _by_line(waiting)[:_WAITING_SHOWN]
     with_task = any(ticket.task for ticket in shown)
     columns = {
         "#": [str(ticket.position) for ticket in shown],
         "ID": [ticket.id for ticket in shown],
-        "TASK": [task_cell(ticket) for ticket in shown] if with_task else None,
+        "TASK": [rows.task_cell(ticket) for ticket in shown] if with_task else None,
         "ON": [output.joined(ticket.keys) for ticket in shown],
         "FOR": [output.brief_age(ticket.since) for ticket in shown],
-        "BLOCKED BY": [blocked_cell(ticket) for ticket in shown],
-        "EST.": [estimate(ticket) for ticket in shown],
+        "BLOCKED BY": [rows.blocked_cell(ticket) for ticket in shown],
+        "EST.": [rows.estimate(ticket) for ticket in shown],
     }
     output.heading(f"{len(waiting)} waiting")
-    show_columns(columns)
+    rows.show_columns(columns)
     if len(waiting) > len(shown):
         output.data(f"and {len(waiting) - len(shown)} more; all of them: headway queue")
 
 
-def by_line(waiting: Sequence[WaitingView]) -> list[WaitingView]:
+def _by_line(waiting: Sequence[WaitingView]) -> list[WaitingView]:
     """Those who wait at one key together, in their order."""
     lines: dict[str, list[WaitingView]] = {}
     for ticket in waiting:
         lines.setdefault(ticket.blocked_by.key, []).append(ticket)
     return [ticket for line in lines.values() for ticket in line]
-
-
-def show_columns(columns: Mapping[str, Sequence[Cell] | None]) -> None:
-    """A table from its columns; those that are missing are left out."""
-    given = {name: cells for name, cells in columns.items() if cells is not None}
-    output.table(
-        list(given),
-        list(zip(*given.values(), strict=True)),
-        right=("#", "SLOTS", "FOR", "EST.", "PRIO", "PID"),
-        shortened={
-            "COMMAND": output.shorten_end,
-            "TASK": output.shorten_end,
-            "ON": output.shorten_keys,
-            "BLOCKED BY": output.shorten_blocked,
-        },
-    )
-
-
-def task_cell(one: LeaseView | WaitingView) -> str:
-    """The task, or a sign that it has none."""
-    return output.clean(one.task) if one.task else "-"
-
-
-def command_cell(one: LeaseView | WaitingView) -> str:
-    """What the holder runs; that it does so under headway is plain from the table."""
-    return output.clean(one.holder.command).removeprefix("headway run ")
-
-
-def blocked_cell(ticket: WaitingView) -> Cell:
-    """Which key has no room, and why."""
-    blocked = ticket.blocked_by
-    return f"{blocked.key} {blocked.reason}", _STYLES.get(blocked.reason, "")
-
-
-def estimate(ticket: WaitingView) -> str:
-    """How long the wait may still take, for a column."""
-    seconds = ticket.estimated_wait_seconds
-    return "?" if seconds is None else f"~{output.brief_length(max(1, seconds))}"
 
 
 # -- what to do next ----------------------------------------------------------------------
@@ -222,11 +183,8 @@ def _mention_neighbours(key: str, snapshot: Snapshot, shown: Snapshot) -> None:
     """Say who else takes slots of the limited keys above this one."""
     above = set(keys.lineage(key)[:-1])
     limited = [x.key for x in shown.limits if x.key in above and x.limit != UNLIMITED]
-    others = [lease for lease in snapshot.leases if lease not in shown.leases]
     for ancestor in limited:
-        sharing = [
-            lease for lease in others if any(ancestor in keys.lineage(held) for held in lease.keys)
-        ]
+        sharing = [lease for lease in snapshot.leases_on(ancestor) if lease not in shown.leases]
         if sharing:
             output.data("")
             output.data(f"{len(sharing)} more on {ancestor}; see them: headway status {ancestor}")

@@ -26,7 +26,6 @@ from headway.governor import Governor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
     from typing import Self
 
     from headway.views import Snapshot
@@ -127,12 +126,7 @@ class Story:
         self.look = self._look()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             for agent in self.agents:
                 _end(agent)

@@ -104,28 +104,19 @@ def holding(snapshot: Snapshot, key: str) -> list[str]:
     return [
         f"{_name(lease)} for {output.age(lease.since)} (pid {lease.holder.pid}):"
         f" {output.clean(lease.holder.command)}"
-        for lease in _leases_on(snapshot, key)
+        for lease in snapshot.leases_on(key)
     ]
 
 
 def _sentence(snapshot: Snapshot, row: WaitingView) -> str:
     key, reason = row.blocked_by.key, row.blocked_by.reason
     total = sum(other.blocked_by.key == key for other in snapshot.waiting)
-    held = _leases_on(snapshot, key)
+    held = snapshot.leases_on(key)
     holders = f" · held by {_names(held)}" if held else ""
     return (
         f"waiting for {key} ({reason}) · place {row.position} of {total}"
         f"{_about(row.estimated_wait_seconds)}{holders} · {output.age(row.since)} so far"
     )
-
-
-def _leases_on(snapshot: Snapshot, key: str) -> list[LeaseView]:
-    below = key + "/"
-    return [
-        lease
-        for lease in snapshot.leases
-        if any(held == key or held.startswith(below) for held in lease.keys)
-    ]
 
 
 def _names(leases: list[LeaseView] | tuple[LeaseView, ...]) -> str:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output
+from headway.cli import arguments, completing, opening, output, rows
 from headway.cli.finding import called, find
-from headway.cli.queue import reason_in_words
 from headway.limits import UNLIMITED
 from headway.views import WaitingView
 
@@ -88,7 +87,7 @@ def _wait(snapshot: Snapshot, ticket: WaitingView) -> _Wait:
         limit=next(limit for limit in snapshot.limits if limit.key == at),
         room_on=tuple(key for key in collected[: collected.index(at)] if key in limited),
         in_front=tuple(other for other in line if other.position < ticket.position),
-        held_by=tuple(lease for lease in snapshot.leases if at in keys.path(lease.keys)),
+        held_by=tuple(snapshot.leases_on(at)),
     )
 
 
@@ -129,7 +128,7 @@ def _cause(wait: _Wait) -> str:
         return (
             f"{limit.key} is held only by callers that wait themselves ({use}): a possible deadlock"
         )
-    return f"{limit.key} is {reason_in_words(wait.ticket.blocked_by)}, {use}"
+    return f"{limit.key} is {rows.reason_in_words(wait.ticket.blocked_by)}, {use}"
 
 
 def _outlook(ticket: WaitingView) -> str:

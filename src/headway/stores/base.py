@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from headway.limits import Terms
-    from headway.stores.admission import KeyState
+    from headway.stores.book import KeyState
     from headway.tickets import Answer, Decision, Ticket
 
     class Store(Protocol):

@@ -15,8 +15,9 @@ from heapq import heapify, heappop, heappush
 from headway.errors import StoreUnavailable
 from headway.lean import deque
 from headway.limits import Terms
-from headway.stores.admission import Admission, KeyState, changed_keys
+from headway.stores.admission import Admission, changed_keys
 from headway.stores.base import Census, Holder, Outlook, new_holder_id, say_nothing
+from headway.stores.book import KeyState
 from headway.stores.locks import owned_lock
 from headway.tickets import Granted, Revoked, Waiting
 

@@ -6,8 +6,8 @@ long the look takes.
 
 from __future__ import annotations
 
-from headway.stores.admission import KeyState
 from headway.stores.base import Census, Outlook
+from headway.stores.book import KeyState
 from headway.stores.database import Damaged
 from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headway import keys
 from headway.limits import Line, Terms
-from headway.stores.admission import KeyState
+from headway.stores.book import KeyState
 from headway.tickets import Refused, Revoked, Ticket, Withdrawn
 
 TYPE_CHECKING = False

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from headway.config import Settings
     from headway.limits import Terms
-    from headway.stores.admission import KeyState
     from headway.stores.base import Census, Outlook
+    from headway.stores.book import KeyState
     from headway.stores.sqlbook import SqlBook
     from headway.tickets import Answer, Decision, Ticket
 

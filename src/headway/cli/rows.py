@@ -1,0 +1,58 @@
+"""What the tables of leases and of tickets have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headway.cli.output import Cell
+    from headway.views import BlockedBy, LeaseView, WaitingView
+
+STYLES = {"full": "yellow", "paused": "magenta", "cooling": "cyan", "possible_deadlock": "red"}
+
+
+def show_columns(columns: Mapping[str, Sequence[Cell] | None]) -> None:
+    """A table from its columns; those that are missing are left out."""
+    given = {name: cells for name, cells in columns.items() if cells is not None}
+    output.table(
+        list(given),
+        list(zip(*given.values(), strict=True)),
+        right=("#", "SLOTS", "FOR", "EST.", "PRIO", "PID"),
+        shortened={
+            "COMMAND": output.shorten_end,
+            "TASK": output.shorten_end,
+            "ON": output.shorten_keys,
+            "BLOCKED BY": output.shorten_blocked,
+        },
+    )
+
+
+def task_cell(one: LeaseView | WaitingView) -> str:
+    """The task, or a sign that it has none."""
+    return output.clean(one.task) if one.task else "-"
+
+
+def command_cell(one: LeaseView | WaitingView) -> str:
+    """What the holder runs; that it does so under headway is plain from the table."""
+    return output.clean(one.holder.command).removeprefix("headway run ")
+
+
+def blocked_cell(ticket: WaitingView) -> Cell:
+    """Which key has no room, and why."""
+    blocked = ticket.blocked_by
+    return f"{blocked.key} {blocked.reason}", STYLES.get(blocked.reason, "")
+
+
+def estimate(ticket: WaitingView) -> str:
+    """How long the wait may still take, for a column."""
+    seconds = ticket.estimated_wait_seconds
+    return "?" if seconds is None else f"~{output.brief_length(max(1, seconds))}"
+
+
+def reason_in_words(blocked: BlockedBy) -> str:
+    """Why a key admits nobody."""
+    return blocked.reason.replace("_", " ")
