@@ -173,6 +173,21 @@ def test_quiet_waits_silently(shell: Shell) -> None:
     assert second.returncode == 0
 
 
+def test_a_dead_holder_is_told_in_a_line_of_ours(shell: Shell) -> None:
+    """Whose slot it was, in the form of all that is said."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.hold("k", task="one")
+    until(shell.holds(1), "the start")
+    waiting = shell.start("run", "--on", "k", "--", "true")
+    assert waiting.stderr is not None
+    assert "held by one" in waiting.stderr.readline()
+    holder.kill()
+
+    lines = waiting.communicate()[1].splitlines()
+    assert any(line.startswith("headway: warning: reclaimed ") for line in lines)
+    assert all(line.startswith("headway: ") for line in lines)
+
+
 def test_quiet_is_silent_about_the_dead_as_well(shell: Shell) -> None:
     """What was given back for a killed process is news for the others."""
     shell.run("limits", "set", "k", "1")

@@ -209,3 +209,18 @@ def test_the_live_line_outlives_a_store_that_fails_for_a_moment(
     line.show(event)
     until(lambda: len(looks) > 1, "the second look")
     line.end(None)
+
+
+def test_a_dead_holder_is_told_on_a_line_of_its_own(shell: Shell) -> None:
+    """In the place of the live line, which is erased for it."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.hold("k", task="one")
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal("run", "--on", "k", "--", "echo", "it ran")
+    terminal.wait_for("held by one")
+
+    holder.kill()
+
+    terminal.wait_for("it ran")
+    assert terminal.wait() == 0
+    assert "\r\x1b[Kheadway: warning: reclaimed " in terminal.raw

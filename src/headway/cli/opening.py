@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from headway.cli import output
 from headway.governor import Governor
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def governor() -> Governor:
     """The home's governor, for a ``with`` statement; what it warns of goes to stderr."""
-    logger = logging.getLogger("headway")
-    if not any(isinstance(handler, _Talk) for handler in logger.handlers):
-        logger.addHandler(_Talk(logging.WARNING))
-        logger.propagate = False
+    say_warnings(output.talk)
     return Governor()
 
 
+def say_warnings(say: Callable[[str], None]) -> None:
+    """Have what Headway logs said in one line each, as the command line says everything."""
+    logger = logging.getLogger("headway")
+    if not any(isinstance(handler, _Talk) for handler in logger.handlers):
+        logger.addHandler(_Talk(say))
+        logger.propagate = False
+
+
 class _Talk(logging.Handler):
-    """Says each warning in one line, as the command line says everything."""
+    """Says each warning."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        output.talk(f"{record.levelname.lower()}: {output.clean(record.getMessage())}")
+        self._say(f"{record.levelname.lower()}: {output.clean(record.getMessage())}")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headway import background
-from headway.cli import output
+from headway.cli import opening, output
 from headway.errors import HeadwayError
 from headway.events import Queued
 
@@ -31,10 +31,11 @@ class WaitingLine:
         self._began_at = time.monotonic()
         self._ticket_id = ""
         self._seconds_a_place: float | None = None
-        # Held while the line is drawn; closed for good when the wait is over.
-        self._drawing = _thread.allocate_lock()
+        # Re-entrant: looking for what to draw may find a dead holder, which is said at once.
+        self._drawing = _thread.RLock()
         self._over = _thread.allocate_lock()
         self._over.acquire()
+        opening.say_warnings(self._say)
 
     def show(self, event: Event) -> None:
         """The wait began to matter, or the place in line changed."""
@@ -52,10 +53,19 @@ class WaitingLine:
         self._over.release()
         with self._drawing:
             self._ticket_id = ""
-            if self._is_live:
-                output.draw("\r\x1b[K")
+            self._erase()
         if waited_seconds is not None:
             output.talk(f"running after {output.length(waited_seconds)} in the queue")
+
+    def _say(self, text: str) -> None:
+        """Say something else meanwhile; a live line is drawn again below it."""
+        with self._drawing:
+            self._erase()
+            output.talk(text)
+
+    def _erase(self) -> None:
+        if self._is_live:
+            output.draw("\r\x1b[K")
 
     # -- a terminal ------------------------------------------------------------------------
 
