@@ -140,6 +140,13 @@ def _texts(value: object, name: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
+def _urls(value: object, name: str) -> tuple[str, ...]:
+    urls = _texts(value, name)
+    if not all("://" in url for url in urls):  # not shown: people mistype secrets as well
+        raise ConfigError(f'{name} must be a list of URLs such as "ntfy://my-topic"')
+    return urls
+
+
 def _events(value: object, name: str) -> tuple[str, ...]:
     events = _texts(value, name)
     unknown = [event for event in events if event not in JOB_EVENTS]
@@ -148,10 +155,10 @@ def _events(value: object, name: str) -> tuple[str, ...]:
     return events
 
 
-def _command(value: object, name: str) -> str | None:
-    if not isinstance(value, str):
+def _command(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be a command for the shell, got {value!r}")
-    return value or None
+    return value
 
 
 class _Setting:
@@ -205,15 +212,19 @@ SETTINGS = {
     "jobs.keep": _Setting("keep_seconds", "HEADWAY_JOBS_KEEP", "30d", _never_or_duration),
     "jobs.keep_count": _Setting("keep_count", "HEADWAY_JOBS_KEEP_COUNT", 1000, _count),
     "jobs.max_log": _Setting("max_log_bytes", "HEADWAY_JOBS_MAX_LOG", "10MB", _size),
-    "jobs.notify": _Setting("notify", "HEADWAY_JOBS_NOTIFY", [], _texts, is_secret=True),
+    "jobs.notify": _Setting("notify", "HEADWAY_JOBS_NOTIFY", [], _urls, is_secret=True),
     "jobs.notify_on": _Setting(
         "notify_on",
         "HEADWAY_JOBS_NOTIFY_ON",
-        [event for event in JOB_EVENTS if event != "queued"],
+        " ".join(event for event in JOB_EVENTS if event != "queued"),
         _events,
     ),
     "jobs.notify_command": _Setting(
-        "notify_command", "HEADWAY_JOBS_NOTIFY_COMMAND", "", _command, is_secret=True
+        "notify_command",
+        "HEADWAY_JOBS_NOTIFY_COMMAND",
+        "off",
+        _unless("off", _command),
+        is_secret=True,
     ),
     "watchdog.max_runtime": _Setting(
         "max_runtime_seconds", "HEADWAY_WATCHDOG_MAX_RUNTIME", "off", _off_or_duration

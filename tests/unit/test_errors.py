@@ -45,6 +45,17 @@ EXAMPLES: list[tuple[HeadwayError, dict[str, object], list[str]]] = [
         {"store": "sqlite:///x", "reason": "locked"},
         ["sqlite:///x", "locked"],
     ),
+    (
+        errors.NotStartable("x: no such program", 127),
+        {"reason": "x: no such program", "exit_code": 127},
+        ["x: no such program"],
+    ),
+    (
+        errors.QueueFull(10, 10),
+        {"waiting": 10, "max_jobs": 10},
+        ["10 jobs wait", "queue.max_jobs is 10"],
+    ),
+    (errors.NoSuchJob(16), {"job": 16}, ["no job 16", "headway jobs"]),
 ]
 
 

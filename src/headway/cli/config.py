@@ -100,7 +100,7 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
             value, source = written[section][entry], file
         else:
             value, source = setting.default, "default"
-        hidden = setting.is_secret and bool(value)
+        hidden = setting.is_secret and value != setting.default
         yield name, "(set, not shown)" if hidden else value, source
     yield "paused", sorted(settings.paused), file if "paused" in written else "default"
     from_file = {line.pattern for line in settings.lines}

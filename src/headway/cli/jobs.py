@@ -40,10 +40,11 @@ _STYLES = {
 @click.option("--summary", is_flag=True, help="Only numbers: jobs by state, and what is free.")
 @arguments.json_option
 def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bool) -> None:
-    """List the jobs: what runs, what waits in its order, and what ended last.
+    """List the jobs.
 
-    # is the place in the line of the key that blocks, EST. how long that may take. The
-    last line tells a planner whether to go on delegating.
+    What ended last, what runs, and what waits in its order. # is the place in the line of
+    the key that blocks, EST. how long that may take. The last line tells a planner whether
+    to go on delegating.
 
     \b
     Example:

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headway import keys
 from headway.tickets import job_name, job_of
 from headway.views import BlockedBy, HolderView, WaitingView
 
@@ -45,7 +46,7 @@ def _command(job: Job) -> str:
 
 def _row(job: Job, worker: tuple[int, float] | None) -> WaitingView:
     blocked = job.blocked_by
-    key = job.keys[0] if blocked is None or blocked.key is None else blocked.key
+    key = keys.path(job.keys)[-1] if blocked is None or blocked.key is None else blocked.key
     reason: Reason = "no_worker" if worker is None else "full"
     if blocked is not None and blocked.key is None:
         reason = "after"

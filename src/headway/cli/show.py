@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 @click.argument("job", metavar="ID", type=int, shell_complete=completing.jobs)
 @arguments.json_option
 def command(job: int, *, as_json: bool) -> None:
-    """Show everything about a job: its command, its attempts, why it ended.
+    """Show everything about one job.
 
-    Its environment is kept, but never shown.
+    Its command, what it waits for, its attempts, and why it ended. Its environment is
+    kept, but never shown.
 
     \b
     Example:

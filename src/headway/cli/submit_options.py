@@ -39,21 +39,21 @@ OPTIONS = (
 )
 HELP = """Keep a command and run it when it is its turn.
 
-Returns at once with the job's id and its place in the queue; the job survives everything
-from then on. Command, directory, environment and umask are kept as they are now. It runs
-in the background under the same limits and in the same queue as everything else, with its
+Returns at once with the job's id and its place in the queue; from then on nothing loses
+it. Command, directory, environment and umask are kept as they are now. It runs in the
+background, under the same limits and in the same queue as everything else, with its
 output in a log. Without --on it counts on agent/PROGRAM.
 
 \b
 Example:
   headway submit -- opencode run "fix issue 16"
-  headway submit --task issue-16 --retries 2 --max-runtime 2h -- claude -p "fix issue 16"
+  headway submit --task issue-16 --max-runtime 2h -- claude -p "fix issue 16"
   headway submit --after 16 --notify ntfy://my-topic -- ./deploy.sh
 
 \b
 Exit codes:
-  64 wrong usage      69 store unavailable    75 no slot now, or too many jobs
-  78 bad settings    127 no such program      with --when-full wait the job's own
+  64 wrong usage     69 store unavailable   75 no slot now, or too many jobs
+  78 bad settings   127 no such program     --when-full wait: the job's own
 """
 
 

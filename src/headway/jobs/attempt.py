@@ -51,6 +51,7 @@ class Attendant:
         self._governor = Governor(f"sqlite:///{home}")
         self._board = Board(self._settings)
         self._bells = Bells(home)
+        self._board.wish(0)  # opens it
 
     def serve(self) -> None:
         """Wait for a job and see it through."""

@@ -122,15 +122,13 @@ def _notify(url: str, title: str, body: str) -> bool:
 
 
 def _call(command: str, title: str, body: str, facts: Mapping[str, object]) -> bool:
-    done = subprocess.run(  # noqa: S602 - it is the user's own, meant for a shell
-        command,
-        shell=True,
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, "headway", title, body],
         input=json.dumps({**facts, "title": title, "body": body}),
         text=True,
         timeout=_COMMAND_SECONDS,
         check=False,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "HEADWAY_EVENT": str(facts["event"]), "HEADWAY_MESSAGE": title},
     )
     return done.returncode == 0
 

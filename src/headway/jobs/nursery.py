@@ -9,6 +9,8 @@ here ends.
 
 from __future__ import annotations
 
+# Loaded once for all supervisors.
+import _ctypes  # noqa: F401
 import gc
 import os
 import select
@@ -17,8 +19,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import psutil  # noqa: F401 - loaded once for all supervisors
+import psutil  # noqa: F401
 
+import headway.settings_file
+import headway.stores.sqlite  # noqa: F401
 from headway import family
 from headway.jobs.attempt import tend
 from headway.jobs.wire import Wire
