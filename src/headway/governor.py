@@ -44,6 +44,7 @@ class Governor:
         offered = _lines_from_code(limits or {})
         with forking.opening:
             opened, self._settings = open_store(store)
+            _adopt_file(opened, self._settings)
             self._teller = Teller(opened)
             environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
             self._turnstile = Turnstile(opened, self._teller, environ=environ)
@@ -176,9 +177,8 @@ class Governor:
 
     def reload(self) -> None:
         """Read the home's file again and put what it says in force."""
-        if self._file:
-            settings = config.load(self._settings.home)
-            self._revise(lambda terms: terms.with_file(settings.lines, settings.paused))
+        self._store.follow_file()
+        self._turnstile.switchboard.deliver()
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
@@ -306,6 +306,15 @@ class Governor:
     def _store(self) -> Store:
         self._turnstile.refuse_if_closed()
         return self._turnstile.store
+
+
+def _adopt_file(store: Store, settings: Settings) -> None:
+    """The home's file is the truth about its limits, from this opening on."""
+    try:
+        store.follow_file(settings)
+    except ConfigError:  # someone has broken it just now
+        store.close()
+        raise
 
 
 def _settings_file(settings: Settings) -> SettingsFile | None:

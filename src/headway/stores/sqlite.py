@@ -11,7 +11,6 @@ import time
 
 from headway.errors import StoreUnavailable
 from headway.lean import deque
-from headway.stores.admission import changed_keys
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
@@ -19,6 +18,7 @@ from headway.stores.processes import describe
 from headway.stores.reader import Reader
 from headway.stores.recovery import Recovery
 from headway.stores.shortcuts import Shortcuts
+from headway.stores.terms import TermsInForce
 from headway.stores.wakeups import Wakeups
 from headway.tickets import Granted, Refused, Revoked, Waiting
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from headway.config import Settings
-    from headway.limits import Terms
+    from headway.limits import Line, Terms
     from headway.stores.base import Census, Outlook
     from headway.stores.book import KeyState
     from headway.stores.sqlbook import SqlBook
@@ -75,16 +75,9 @@ class SqliteStore:
             max_waiting=settings.max_waiting,
             new_place=self._give_place,
         )
-        self._home.tenant = self._recovery = Recovery(self._home, self._ledger, self._own)
-        self._adopt_file(settings)
-
-    def _adopt_file(self, settings: Settings) -> None:
-        """The home's file is the truth about its limits, from this opening on."""
-        while True:
-            terms = self.terms()
-            wanted = terms.with_file(settings.lines, settings.paused)
-            if wanted == terms or self.set_terms(wanted, expected=terms):
-                return
+        self._terms = TermsInForce(self._home, self._ledger, self._reader)
+        self._recovery = Recovery(self._home, self._ledger, self._terms, self._own)
+        self._home.tenant = self._recovery
 
     @property
     def lifeline(self) -> int | None:
@@ -250,24 +243,17 @@ class SqliteStore:
     # -- terms ----------------------------------------------------------------------------
 
     def terms(self) -> Terms:
-        self._recovery.known_terms = terms = self._reader.terms()
-        return terms
+        return self._terms.read()
 
     def set_terms(
         self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
     ) -> bool:
-        def work(book: SqlBook) -> bool:
-            if book.terms() != expected:
-                return False
-            book.set_terms(terms)
-            states = [book.key(key) for key in book.all_keys()]
-            self._ledger.admission(book).change(changed_keys(terms, states))
-            if also is not None:
-                also()
-            self._recovery.known_terms = terms
-            return True
+        return self._change(lambda book: self._terms.replace(book, terms, expected, also))
 
-        return self._change(work)
+    def follow_file(self, known: Settings | None = None) -> list[Line]:
+        if known is not None and self._terms.agree_with(known):
+            return []
+        return self._change(self._terms.follow_file)
 
     # -- looking --------------------------------------------------------------------------
 
