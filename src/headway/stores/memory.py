@@ -222,6 +222,9 @@ class MemoryStore:
         self._admission.change(changed_keys(terms, self._states.values()))
         return True
 
+    def awaits_someone(self) -> bool:
+        return False  # it cannot lose what it knows
+
     def follow_file(self, known: Settings | None = None) -> list[Line]:  # noqa: ARG002
         return []  # there is none
 

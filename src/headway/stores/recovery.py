@@ -25,6 +25,11 @@ class Recovery:
         """Put the limits in force into a new database, before anything is granted."""
         self._ledger.transact(connection, self._terms.write_into_new)
 
+    def bring_terms(self, connection: Connection) -> None:
+        """Offer the limits from code that this process knows where a new database has none."""
+        if self._terms.knows_offers:
+            self._ledger.transact(connection, self._terms.offer_again)
+
     def announce(self, connection: Connection) -> None:
         """Say what this process holds and waits for, and nothing else."""
         self._ledger.transact(connection, self._announce)
@@ -48,7 +53,7 @@ class Recovery:
             book.note_child(ticket.id)  # perhaps: those who count on it may be back later
             for key in ticket.path:
                 book.key(key).used += ticket.weight
-        book.is_back(self._home.holder_id)
+        book.expect_no_more(self._home.holder_id)
         if not book.awaits_someone():
             admission.serve(book.all_keys())
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import time
 
-from headway.errors import StoreUnavailable
 from headway.lean import deque
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
-from headway.stores.processes import describe
 from headway.stores.reader import Reader
 from headway.stores.recovery import Recovery
+from headway.stores.settling import Settling, Unsettled
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.terms import TermsInForce
 from headway.stores.wakeups import Wakeups
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_RETRY_SECONDS = 0.005
 _REST_SECONDS = 1.0
 
 
@@ -59,13 +57,14 @@ class SqliteStore:
         self.name = f"sqlite:///{settings.home}"
         self._clock = clock or _boot_clock()
         self._boost = int(settings.boost_seconds * 1e6)
-        self._timeout_seconds = settings.store_timeout_seconds
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._own: dict[str, Ticket] = {}
         self._count = 0
-        self._home = Home(settings.home, timeout_seconds=self._timeout_seconds)
+        patience = settings.store_timeout_seconds
+        self._home = Home(settings.home, timeout_seconds=patience)
         self._reader = Reader(self._home)
+        self._settling = Settling(self._home, self._reader, timeout_seconds=patience)
         self._wakeups = Wakeups(self._home, self._reader, self)
         self._ledger = Ledger(self._home, max_waiting=settings.max_waiting)
         self._ledger.note, self._ledger.note_dead = self._wakeups.note, self._wakeups.note_dead
@@ -102,31 +101,17 @@ class SqliteStore:
         except Unsettled:
             if not patient:
                 raise WouldBlock from None
-            answer = self._request_when_settled(ticket, wait=wait)
+            answer = self._settling.repeat(lambda: self._home.operate(self._request, ticket, wait))
         if self._wakeups.something_to_tell:
             self.wrap_up()
         if answer.__class__ is Refused:
             del self._own[ticket.id]
         return answer
 
-    def _request_when_settled(self, ticket: Ticket, *, wait: bool) -> Answer:
-        """Give the others time to say what they hold in a new database."""
-        deadline = time.monotonic() + self._timeout_seconds
-        while True:
-            try:
-                return self._home.operate(self._request, ticket, wait)
-            except Unsettled as unsettled:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(self.name, str(unsettled)) from None
-            time.sleep(_RETRY_SECONDS)
-
     def _request(self, connection: Connection, ticket: Ticket, wait: bool) -> Answer:  # noqa: FBT001
         if not self._home.presence.is_busy:
             self._home.presence.get_busy()
-        if not self._home.settled:
-            awaited = self._home.awaited(connection)
-            if awaited:
-                raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
+        self._settling.check(connection)
         if ticket.parent is None:
             answer = self._shortcuts.come(ticket, wait=wait)
             if answer is not None:
@@ -258,11 +243,11 @@ class SqliteStore:
     # -- looking --------------------------------------------------------------------------
 
     def survey(self, path: Sequence[str]) -> list[KeyState]:
-        self._bury_the_dead()
+        self._prepare_to_look()
         return self._reader.survey(path)
 
     def census(self) -> Census:
-        self._bury_the_dead()
+        self._prepare_to_look()
         return self._reader.census()
 
     def outlook(self, ticket: Ticket) -> Outlook | None:
@@ -274,12 +259,13 @@ class SqliteStore:
     def version(self) -> int:
         return self._reader.version()
 
-    def _bury_the_dead(self) -> None:
-        """Nobody may be waiting who would notice: look before showing."""
+    def _prepare_to_look(self) -> None:
+        """Nobody may be waiting who would notice the dead: bury them before showing."""
         live, own = self._home.live, self._home.holder_id
         dead = [h for h in live.holders() if h != own and not live.is_alive(h)]
         if dead:
             self.reclaim(dead)
+        self._settling.wait_to_look()
 
     # -- news from others -------------------------------------------------------------------
 
@@ -369,15 +355,3 @@ class SqliteStore:
         if self._wakeups.something_to_tell:
             self.wrap_up()
         return result
-
-
-class Unsettled(Exception):  # noqa: N818 - handled inside the store
-    """The database is new, and not everyone alive has said what they hold."""
-
-    def __init__(self, pids: list[int]) -> None:
-        super().__init__(pids)
-        self.pids = pids
-
-    def __str__(self) -> str:
-        who = ", ".join(map(describe, self.pids))
-        return f"it was made anew, and {who} has not said yet what it holds"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headway import config
 from headway.errors import ConfigError
-from headway.limits import Terms
+from headway.limits import FILE, Terms
 from headway.stores.admission import changed_keys
 
 TYPE_CHECKING = False
@@ -69,6 +69,20 @@ class TermsInForce:
             # Someone is editing the file: what was in force stays so.
             terms = self._known
         book.set_terms(terms)
+
+    @property
+    def knows_offers(self) -> bool:
+        """Whether there are limits that do not stand in the file."""
+        return bool(self._offers())
+
+    def offer_again(self, book: SqlBook) -> None:
+        """Set limits from code that were in force where a new database has none."""
+        terms, _ = book.terms().with_offered(self._offers())
+        if terms != book.terms():
+            self._put_in_force(book, terms)
+
+    def _offers(self) -> list[Line]:
+        return [line for line in self._known.lines if line.source != FILE]
 
     def _put_in_force(self, book: SqlBook, terms: Terms) -> None:
         book.set_terms(terms)
