@@ -44,15 +44,18 @@ class Governor:
         offered = _lines_from_code(limits or {})
         with forking.opening:
             opened, self._settings = open_store(store)
-            _adopt_file(opened, self._settings)
+            new_lines = _adopt_file(opened, self._settings)
             self._teller = Teller(opened)
             environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
             self._turnstile = Turnstile(opened, self._teller, environ=environ)
             forking.register(self._turnstile)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
+        self._doubted: set[str] = set()
         if offered or self._settings.offered_lines:
-            self._offer([*self._settings.offered_lines, *offered])
+            new_lines += self._offer([*self._settings.offered_lines, *offered])
+        if new_lines:
+            self._doubt([line.pattern for line in new_lines], in_force=True)
 
     # -- slots --------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class Governor:
         keys.check(key, pattern=True)
         source = limits.FILE if self._file else limits.CODE
         line = limits.Line(key, limits.slots(limit, where=f'"{key}"'), source)
-        self._warn_of_misspelling(key)
+        self._doubt([key], in_force=False)
         self._revise(
             lambda terms: terms.with_lines([line]), lambda file: file.set_limit(key, limit)
         )
@@ -179,6 +182,7 @@ class Governor:
         """Read the home's file again and put what it says in force."""
         self._store.follow_file()
         self._turnstile.switchboard.deliver()
+        self._doubt([line.pattern for line in self.lines()], in_force=True)
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
@@ -260,12 +264,17 @@ class Governor:
 
     # -- inside -------------------------------------------------------------------------
 
-    def _offer(self, lines: list[Line]) -> None:
-        """Set limits from code where the store has none; where it has others, they stand."""
+    def _offer(self, lines: list[Line]) -> list[Line]:
+        """Set limits from code where the store has none; where it has others, they stand.
+
+        The answer are those that were set.
+        """
         met: list[tuple[Line, Line]] = []
+        new: list[Line] = []
 
         def offered(terms: Terms) -> Terms:
             revised, met[:] = terms.with_offered(lines)
+            new[:] = [line for line in lines if terms.exact(line.pattern) is None]
             return revised
 
         self._revise(offered)
@@ -275,6 +284,7 @@ class Governor:
                 f" used: {self._store.name} already has {limits.shown(kept.slots)}"
                 f" (from {kept.source})"
             )
+        return new
 
     def _revise(
         self,
@@ -290,17 +300,17 @@ class Governor:
                 break
         self._turnstile.switchboard.deliver()
 
-    def _warn_of_misspelling(self, key: str) -> None:
-        """Warn of a limit on a key that nobody uses but that is nearly one in use."""
-        from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+    def _doubt(self, patterns: list[str], *, in_force: bool) -> None:
+        """Warn once of limits on keys that nobody uses but that are nearly ones in use."""
+        from headway import spelling  # noqa: PLC0415 - only when limits change
 
         census = self._store.census()
-        used = {used for used, state in census.states.items() if state.used or state.waiting}
-        if any(keys.matches(key, other) for other in used):
-            return
-        near = get_close_matches(key, sorted(used), n=3, cutoff=0.8)
-        if near:
-            _warn(f"nothing uses {key!r}, but these are in use: {', '.join(near)}")
+        in_use = {key for key, state in census.states.items() if state.used or state.waiting}
+        known = [line.pattern for line in census.terms.lines] if in_force else []
+        for doubt in spelling.doubts(patterns, in_use, known=known):
+            if doubt not in self._doubted:
+                self._doubted.add(doubt)
+                _warn(doubt)
 
     @property
     def _store(self) -> Store:
@@ -308,10 +318,10 @@ class Governor:
         return self._turnstile.store
 
 
-def _adopt_file(store: Store, settings: Settings) -> None:
+def _adopt_file(store: Store, settings: Settings) -> list[Line]:
     """The home's file is the truth about its limits, from this opening on."""
     try:
-        store.follow_file(settings)
+        return store.follow_file(settings)
     except ConfigError:  # someone has broken it just now
         store.close()
         raise

@@ -192,3 +192,16 @@ def test_a_limit_offered_by_the_environment_that_is_not_used_warns(shell: Shell)
     assert seen.returncode == 0
     assert seen.stderr.startswith("headway: warning: limit 9 for 'agent' from environment is not")
     assert seen.stderr.count("\n") == 1
+
+
+def test_reload_warns_of_a_misspelled_key_once(shell: Shell) -> None:
+    """Opening the home and reloading say the same, so it is said once."""
+    shell.holding("agent/opencode")
+    (shell.home / "config.toml").write_text('[limits]\n"agent/opencod" = 1\n')
+    warning = (
+        "headway: warning: nothing uses 'agent/opencod', but these are in use: agent/opencode\n"
+    )
+
+    assert shell.run("limits", "reload").stderr == warning
+    assert shell.run("limits", "reload").stderr == warning
+    assert shell.run("limits").stderr == ""
