@@ -41,7 +41,7 @@ class Governor:
     def __init__(
         self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
     ) -> None:
-        offered = _lines_from_code(limits or {})
+        offered = _lines_from_code({} if limits is None else limits)
         with forking.opening:
             opened, self._settings = open_store(store)
             new_lines = _adopt_file(opened, self._settings)
@@ -82,6 +82,10 @@ class Governor:
             raise _not_whole("weight", weight, 1, MAX_WEIGHT)
         if priority.__class__ is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise _not_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+        if wait.__class__ is not bool:
+            raise ConfigError(f"wait must be True or False, got {wait!r}; for how long is timeout=")
+        if on_wait is not None and not callable(on_wait):
+            raise ConfigError(f"on_wait must be a function that takes an event, got {on_wait!r}")
         return Slot(
             self._turnstile,
             Request(
@@ -186,13 +190,13 @@ class Governor:
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
-        cancelled = self._store.cancel(ticket_id)
+        cancelled = self._store.cancel(_text("ticket_id", ticket_id))
         self._turnstile.switchboard.deliver()
         return cancelled
 
     def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
         """Take a lease back, whoever's; its holder is told. False if there is none."""
-        revoked = self._store.revoke(lease_id, reason)
+        revoked = self._store.revoke(_text("lease_id", lease_id), _text("reason", reason))
         self._turnstile.switchboard.deliver()
         return revoked
 
@@ -339,6 +343,12 @@ def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
     return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
 
 
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be text, got {value!r}")
+    return value
+
+
 def _parent(parent: Lease | str) -> str:
     if isinstance(parent, str):
         return parent
@@ -351,6 +361,9 @@ def _parent(parent: Lease | str) -> str:
 
 
 def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
+    if not hasattr(table, "items"):
+        example = '{"llm/openai": 2}'
+        raise ConfigError(f"limits must be keys with their slots, like {example}, got {table!r}")
     return limits.parse_lines(table, source=limits.CODE, where="limits")
 
 
