@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway import durations, keys, limits
+from headway import durations, keys, limits, sizes
 from headway.errors import ConfigError
 from headway.tickets import check_task
 
@@ -27,13 +27,29 @@ class Settings:
     """Everything that can be set, checked, with the home it belongs to."""
 
     __slots__ = (
+        "approve",
         "boost_seconds",
+        "expire_seconds",
+        "grace_seconds",
         "home",
+        "idle_kill_seconds",
+        "idle_warn_seconds",
+        "keep_count",
+        "keep_seconds",
         "lines",
+        "max_jobs",
+        "max_log_bytes",
+        "max_output_bytes",
+        "max_runtime_seconds",
         "max_waiting",
+        "min_free_memory_bytes",
+        "notify",
+        "notify_command",
+        "notify_on",
         "offered_lines",
         "parent_lease",
         "paused",
+        "retries",
         "store_timeout_seconds",
         "task",
     )
@@ -47,6 +63,22 @@ class Settings:
     store_timeout_seconds: float
     parent_lease: str | None
     task: str | None
+    max_jobs: int
+    approve: str
+    expire_seconds: float | None
+    retries: int
+    grace_seconds: float
+    keep_seconds: float | None
+    keep_count: int
+    max_log_bytes: int
+    notify: tuple[str, ...]
+    notify_on: tuple[str, ...]
+    notify_command: str | None
+    max_runtime_seconds: float | None
+    idle_warn_seconds: float | None
+    idle_kill_seconds: float | None
+    max_output_bytes: int | None
+    min_free_memory_bytes: int | None
 
     def __init__(self, **values: object) -> None:
         for name, value in values.items():
@@ -69,32 +101,158 @@ def _count(value: object, name: str) -> int:
     return value
 
 
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{name} must be a whole number from 0 on, got {value!r}")
+    return value
+
+
+def _size(value: object, name: str) -> int:
+    return sizes.size(value, name=name)
+
+
+def _unless(word: str, check: Callable[[object, str], object]) -> Callable[[object, str], object]:
+    """Let a word stand for "not at all"."""
+
+    def checked(value: object, name: str) -> object:
+        try:
+            return None if value == word else check(value, name)
+        except ConfigError as error:
+            raise ConfigError(f'{error}, or "{word}"') from None
+
+    return checked
+
+
+def _one_of(*words: str) -> Callable[[object, str], str]:
+    def checked(value: object, name: str) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ConfigError(f"{name} must be one of {', '.join(words)}, got {value!r}")
+        return value
+
+    return checked
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    """A list of texts; a variable, which has no lists, separates them by spaces."""
+    listed = value.split() if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(text, str) and text for text in listed):
+        raise ConfigError(f'{name} must be a list of texts: ["ntfy://my-topic"], got {value!r}')
+    return tuple(listed)
+
+
+def _events(value: object, name: str) -> tuple[str, ...]:
+    events = _texts(value, name)
+    unknown = [event for event in events if event not in JOB_EVENTS]
+    if unknown:
+        raise ConfigError(f"{name}: {unknown[0]!r} is no event; known are {', '.join(JOB_EVENTS)}")
+    return events
+
+
+def _command(value: object, name: str) -> str | None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a command for the shell, got {value!r}")
+    return value or None
+
+
 class _Setting:
     """One setting: its place in the file, its variable, its default and its check."""
 
-    __slots__ = ("check", "default", "field", "variable")
+    __slots__ = ("check", "default", "field", "is_secret", "variable")
 
     def __init__(
-        self, field: str, variable: str, default: object, check: Callable[[object, str], object]
+        self,
+        field: str,
+        variable: str,
+        default: object,
+        check: Callable[[object, str], object],
+        *,
+        is_secret: bool = False,
     ) -> None:
         self.field, self.variable, self.default, self.check = field, variable, default, check
+        self.is_secret = is_secret
 
+
+# What people can be told of a job.
+JOB_EVENTS = (
+    "queued",
+    "started",
+    "finished",
+    "failed",
+    "interrupted",
+    "expired",
+    "cancelled",
+    "killed",
+    "warned",
+    "empty",
+)
+_off_or_duration = _unless("off", _positive_duration)
+_off_or_size = _unless("off", _size)
+_never_or_duration = _unless("never", _positive_duration)
 
 SETTINGS = {
     "queue.boost": _Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
     "queue.max_waiting": _Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
+    "queue.max_jobs": _Setting("max_jobs", "HEADWAY_QUEUE_MAX_JOBS", 10_000, _count),
     "store.timeout": _Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
     ),
+    "jobs.approve": _Setting(
+        "approve", "HEADWAY_JOBS_APPROVE", "never", _one_of("never", "retries", "always")
+    ),
+    "jobs.expire": _Setting("expire_seconds", "HEADWAY_JOBS_EXPIRE", "24h", _never_or_duration),
+    "jobs.retries": _Setting("retries", "HEADWAY_JOBS_RETRIES", 0, _whole),
+    "jobs.grace": _Setting("grace_seconds", "HEADWAY_JOBS_GRACE", "10s", _positive_duration),
+    "jobs.keep": _Setting("keep_seconds", "HEADWAY_JOBS_KEEP", "30d", _never_or_duration),
+    "jobs.keep_count": _Setting("keep_count", "HEADWAY_JOBS_KEEP_COUNT", 1000, _count),
+    "jobs.max_log": _Setting("max_log_bytes", "HEADWAY_JOBS_MAX_LOG", "10MB", _size),
+    "jobs.notify": _Setting("notify", "HEADWAY_JOBS_NOTIFY", [], _texts, is_secret=True),
+    "jobs.notify_on": _Setting(
+        "notify_on",
+        "HEADWAY_JOBS_NOTIFY_ON",
+        [event for event in JOB_EVENTS if event != "queued"],
+        _events,
+    ),
+    "jobs.notify_command": _Setting(
+        "notify_command", "HEADWAY_JOBS_NOTIFY_COMMAND", "", _command, is_secret=True
+    ),
+    "watchdog.max_runtime": _Setting(
+        "max_runtime_seconds", "HEADWAY_WATCHDOG_MAX_RUNTIME", "off", _off_or_duration
+    ),
+    "watchdog.idle_warn": _Setting(
+        "idle_warn_seconds", "HEADWAY_WATCHDOG_IDLE_WARN", "off", _off_or_duration
+    ),
+    "watchdog.idle_kill": _Setting(
+        "idle_kill_seconds", "HEADWAY_WATCHDOG_IDLE_KILL", "off", _off_or_duration
+    ),
+    "watchdog.max_output": _Setting(
+        "max_output_bytes", "HEADWAY_WATCHDOG_MAX_OUTPUT", "off", _off_or_size
+    ),
+    "watchdog.min_free_memory": _Setting(
+        "min_free_memory_bytes", "HEADWAY_WATCHDOG_MIN_FREE_MEMORY", "off", _off_or_size
+    ),
 }
+# Each of the first would never act, because the second always acts before it.
+_SHADOWS = (
+    ("watchdog.idle_kill", "watchdog.max_runtime"),
+    ("watchdog.idle_warn", "watchdog.max_runtime"),
+    ("watchdog.idle_warn", "watchdog.idle_kill"),
+)
 # Variables that are no settings: where the home is, limits offered to it, and what a
 # surrounding lease passes on to the processes it guards.
-VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK")
+VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
 
 
 def home_directory(environ: Mapping[str, str] = os.environ) -> str:
     """The home in use: ``HEADWAY_HOME``, or ``~/.headway``."""
     return os.path.abspath(environ.get("HEADWAY_HOME") or os.path.expanduser("~/.headway"))
+
+
+def stamp(home: str) -> int:
+    """A number that differs when the home's file was changed."""
+    try:
+        return os.stat(os.path.join(home, FILE_NAME)).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def load(home: str | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -251,4 +409,18 @@ def _settings(
             values[setting.field] = setting.check(value, where)
         except ConfigError as error:
             problems += error.problems
+    problems += shadowed(values)
     return values
+
+
+def shadowed(values: Mapping[str, object]) -> list[str]:
+    """Timers that can never run out because another one always does before, as problems."""
+    problems = []
+    for later, earlier in _SHADOWS:
+        slow, fast = (values.get(SETTINGS[name].field) for name in (later, earlier))
+        if isinstance(slow, float) and isinstance(fast, float) and fast <= slow:
+            problems.append(
+                f"{later} ({slow:g} s) can never act, because {earlier} ({fast:g} s) is not longer;"
+                " make the second longer, or leave one of them off"
+            )
+    return problems

@@ -102,3 +102,39 @@ class StoreUnavailable(HeadwayError):
 
     def __str__(self) -> str:
         return f"store {self.store} is unavailable: {self.reason}"
+
+
+class NotStartable(HeadwayError):
+    """A command cannot be started; ``exit_code`` is what a shell would end with."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        super().__init__(reason, exit_code)
+        self.reason, self.exit_code = reason, exit_code
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class QueueFull(HeadwayError):
+    """The board has as many jobs as it may have; this one was not kept."""
+
+    def __init__(self, waiting: int, max_jobs: int) -> None:
+        super().__init__(waiting, max_jobs)
+        self.waiting, self.max_jobs = waiting, max_jobs
+
+    def __str__(self) -> str:
+        return (
+            f"the job queue is full: {self.waiting} jobs wait, and queue.max_jobs is"
+            f" {self.max_jobs}; try later, cancel some, or raise it"
+        )
+
+
+class NoSuchJob(HeadwayError):
+    """There is no job with this id, or not any more."""
+
+    def __init__(self, job: int) -> None:
+        super().__init__(job)
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"there is no job {self.job}; see: headway jobs"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.decorating import Decorator
     from headway.events import Event
+    from headway.jobs.api import Jobs
     from headway.limits import Line, Terms
     from headway.settings_file import SettingsFile
     from headway.stores.base import Store
@@ -52,6 +53,7 @@ class Governor:
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
         self._doubted: set[str] = set()
+        self._jobs: Jobs | None = None
         if offered or self._settings.offered_lines:
             new_lines += self._offer([*self._settings.offered_lines, *offered])
         if new_lines:
@@ -118,6 +120,15 @@ class Governor:
                 *keys, task=task, weight=weight, priority=priority, timeout=timeout, wait=wait
             )
         )
+
+    @property
+    def jobs(self) -> Jobs:
+        """The home's job queue: commands that are kept until it is their turn."""
+        if self._jobs is None:
+            from headway.jobs.api import Jobs  # noqa: PLC0415 - the door to a room of its own
+
+            self._jobs = Jobs(self)
+        return self._jobs
 
     # -- looking --------------------------------------------------------------------
 
@@ -315,6 +326,19 @@ class Governor:
             if doubt not in self._doubted:
                 self._doubted.add(doubt)
                 _warn(doubt)
+
+    # -- for the rooms of Headway ---------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that were in force when the store was opened."""
+        return self._settings
+
+    @property
+    def turnstile(self) -> Turnstile:
+        """Where tickets go through."""
+        self._turnstile.refuse_if_closed()
+        return self._turnstile
 
     @property
     def _store(self) -> Store:

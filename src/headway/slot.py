@@ -103,6 +103,7 @@ class Request:
 
     __slots__ = (
         "keys",
+        "name",
         "on_wait",
         "parent",
         "path",
@@ -123,12 +124,15 @@ class Request:
         timeout_seconds: float | None,
         wait: bool,  # noqa: FBT001
         parent: str | None,
-        on_wait: Callable[[Event], None] | None,
+        on_wait: Callable[[Event], None] | None = None,
+        name: str = "",
     ) -> None:
         self.keys, self.path, self.task = keys, path, task
         self.weight, self.priority = weight, priority
         self.timeout_seconds, self.wait = timeout_seconds, wait
         self.parent, self.on_wait = parent, on_wait
+        # What the ticket's id ends in, if not in a number.
+        self.name = name
 
 
 class Lease:

@@ -18,12 +18,12 @@ import os
 import sys
 import time
 
-from headway import background
+from headway import background, family
 from headway.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
 # Passed on to the command, unless the terminal has told it already.
@@ -54,7 +54,6 @@ _MESSAGE_BYTES = 5
 # The children of a command often end a moment after it.
 _GRACE_SECONDS = 0.2
 _INSIST_SECONDS = 1.0
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Interrupted(BaseException):
@@ -76,7 +75,7 @@ def supervise(work: Callable[[Supervisor], int]) -> int:
     )
     _have_announced(near)
     # Before there is a command: its supervisor may be killed the moment after it was started.
-    _adopt_orphans()
+    family.adopt_orphans()
     pid = os.fork()
     if pid == 0:
         near.close()
@@ -157,7 +156,7 @@ class Supervisor:
         when that one is gone, others are not, and the front is about to leave.
         """
         if not detach_ok:
-            _adopt_orphans()
+            family.adopt_orphans()
         signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         if lifeline is not None:
             self._tell(_LIFELINE, 0, lifeline)
@@ -189,7 +188,7 @@ class Supervisor:
             elif signum != signal.SIGCHLD:
                 self._pass_on(signum)
                 continue
-            for pid, status in _news_of_children():
+            for pid, status in family.news():
                 if pid == 0:
                     assert code is not None
                     return code
@@ -197,7 +196,7 @@ class Supervisor:
                     continue
                 self._take_front_along(is_stopped=os.WIFSTOPPED(status))
                 if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
-                    code, self._command = _exit_code(status), -1
+                    code, self._command = family.exit_code(status), -1
                     if detach_ok:
                         return code
 
@@ -296,15 +295,15 @@ class Front:
         """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
         code = 128 + signal.SIGKILL
         while True:
-            for pid, status in _news_of_children():
+            for pid, status in family.news():
                 if pid == 0:
                     return code
                 if pid == self._command and os.WIFSTOPPED(status):
                     self._stop()
                 elif pid == self._command and not os.WIFCONTINUED(status):
-                    code, self._command = _exit_code(status), -1
+                    code, self._command = family.exit_code(status), -1
                 elif pid == self._pid and not self._command:
-                    code = _exit_code(status)
+                    code = family.exit_code(status)
             signum = self._next_signal()
             if signum not in {0, signal.SIGIO, signal.SIGCHLD} and self._command > 0:
                 os.kill(self._command, signum)
@@ -331,38 +330,11 @@ def _have_announced(near: _socket.socket) -> None:
     fcntl.fcntl(near, fcntl.F_SETFL, fcntl.fcntl(near, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of what the command leaves behind, where the system can do that."""
-    if sys.platform == "linux":
-        import _ctypes  # noqa: PLC0415 - ctypes itself takes twice as long to load
-
-        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-        _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-
-
 def _next_signal(signals: set[int], timeout_seconds: float | None) -> int | None:
     if timeout_seconds is None or not hasattr(signal, "sigtimedwait"):
         return signal.sigwait(signals)
     found = signal.sigtimedwait(signals, timeout_seconds)
     return None if found is None else found.si_signo
-
-
-def _news_of_children() -> Iterator[tuple[int, int]]:
-    """Children that ended, stopped or went on, with their status; pid 0 when none are left."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-        except ChildProcessError:
-            yield 0, 0
-            return
-        if pid == 0:
-            return
-        yield pid, status
-
-
-def _exit_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 def _rights(descriptor: int) -> tuple[int, int, bytes]:

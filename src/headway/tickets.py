@@ -27,6 +27,17 @@ def check_task(task: object) -> str:
     raise ConfigError(f"task must be a label of 1 to {MAX_TASK_LENGTH} characters, got {task!r}")
 
 
+def job_name(job: int) -> str:
+    """What the id of a job's ticket ends in, for people and for those who look for it."""
+    return f"job{job}"
+
+
+def job_of(ticket_id: str) -> int | None:
+    """The job that a ticket is for, if it is for one."""
+    number = ticket_id.rpartition("-")[2].removeprefix("job")
+    return int(number) if ticket_id.endswith(f"job{number}") and number.isdecimal() else None
+
+
 class Ticket:
     """One request for slots, from asking until it is released.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.stores.base import Store
     from headway.telling import Hook, Teller
     from headway.tickets import Answer, Decision
+    from headway.waiting import Waiter
 
 # Waiting shorter than this is nobody's business; after it, it is visible.
 NOTICE_SECONDS = 0.1
@@ -59,6 +60,16 @@ class Turnstile:
             self.abandon(ticket)
             raise
 
+    def queue_up(self, ticket: Ticket, waiter: Waiter) -> Decision | None:
+        """Ask without a thread that waits: the decision, or none if the waiter will be told."""
+        answer = self.store.request(ticket, wait=True)
+        self.switchboard.deliver()
+        if not isinstance(answer, Waiting):
+            return answer
+        if self.store.shared:
+            self.switchboard.attend()
+        return self.switchboard.attach(ticket.id, waiter)
+
     def _await_turn(self, ticket: Ticket, request: Request, answer: Answer) -> Decision | None:
         """The decision on a waiting ticket, or none when its time ran out first."""
         if not isinstance(answer, Waiting):
@@ -91,7 +102,7 @@ class Turnstile:
             # From now on others may have something to tell us, whether we wait or not.
             self.switchboard.attend()
         return Ticket(
-            self.store.new_id(),
+            self.store.new_id(request.name),
             request.keys,
             request.path,
             request.task,

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 # As in sysexits.h and timeout(1); a command's own code is passed on as it is.
-USAGE, UNAVAILABLE, SOFTWARE, NO_SLOT, BAD_CONFIG = 64, 69, 70, 75, 78
+NOT_THERE, USAGE, UNAVAILABLE, SOFTWARE, NO_SLOT, BAD_CONFIG = 1, 64, 69, 70, 75, 78
 TIMED_OUT, CANCELLED, DENIED, NOT_FOUND, INTERRUPTED = 124, 125, 126, 127, 130
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.AtCapacity, NO_SLOT),
+    (errors.QueueFull, NO_SLOT),
+    (errors.NoSuchJob, NOT_THERE),
     (errors.QueueTimeout, TIMED_OUT),
     (errors.Cancelled, CANCELLED),
     (errors.ConfigError, BAD_CONFIG),
@@ -47,6 +49,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
         code = guarded(lambda: run(words[1:]))
         os._exit(code)  # there is nothing to clear up, and that would take its time
+    if words[:1] == ["submit"] and not _asks_for_help(words):
+        from headway.cli.submit import submit  # noqa: PLC0415
+
+        code = guarded(lambda: submit(words[1:]))
+        os._exit(code)
     from headway.cli.app import start  # noqa: PLC0415
 
     sys.exit(guarded(lambda: start(words)))
@@ -71,6 +78,9 @@ def guarded(command: Callable[[], int]) -> int:
     except Failure as failure:
         _say(failure.message)
         return failure.code
+    except errors.NotStartable as error:
+        _say(str(error))
+        return error.exit_code
     except errors.HeadwayError as error:
         for line in str(error).splitlines():
             _say(line)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway import keys
+from headway import durations, keys
 from headway.errors import ConfigError
 from headway.limits import MAX_SLOTS, UNLIMITED
 
@@ -48,6 +48,17 @@ def limit(_: click.Context, __: click.Parameter, value: str) -> int | str:
         f"{value!r} is not a limit; give a whole number of slots from 1 to {MAX_SLOTS},"
         f' or the word "{UNLIMITED}"'
     )
+
+
+def duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A length of time in seconds; a bare number is seconds."""
+    if value is None:
+        return None
+    number = value.replace(".", "", 1).isdecimal()
+    try:
+        return durations.seconds(float(value) if number else value, name=parameter.opts[-1])
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def json_option(command: F) -> F:

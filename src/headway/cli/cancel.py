@@ -1,4 +1,4 @@
-"""``headway cancel``: ends waiting tickets."""
+"""``headway cancel``: ends jobs and waiting tickets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import Failure, completing, opening, output
-from headway.cli.finding import NOT_THERE, called, find
+from headway.cli import NOT_THERE, Failure, completing, opening, output, picture
+from headway.cli.finding import called, find
 
 if TYPE_CHECKING:
     from headway.governor import Governor
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     "names", metavar="ID...", nargs=-1, required=True, shell_complete=completing.tickets
 )
 def command(names: tuple[str, ...]) -> int:
-    """End tickets that wait.
+    """End jobs, and tickets that wait.
 
-    Everyone behind them moves up. ID is a ticket's id, the beginning of one, or a
-    task's name. Who waited is told, and `headway run` ends with code 125. What runs
-    already is left alone: see `headway release`. The exit code is 1 if one of them
-    could not be cancelled.
+    ID is a job's number, a ticket's id, the beginning of one, or a task's name. Everyone
+    behind moves up. A job that runs gets SIGTERM, all its processes do, and those left
+    after a grace period (jobs.grace) are killed. Who waited is told, and `headway run`
+    ends with code 125. What runs and is no job is left alone: see `headway release`. The
+    exit code is 1 if one of them could not be cancelled.
 
     \b
     Example:
-      headway cancel issue-16
-      headway cancel k3mx9a-1 k3mx9a-2
+      headway cancel 16
+      headway cancel issue-16 k3mx9a-2
     """
     code = 0
     with opening.governor() as governor:
@@ -44,7 +45,12 @@ def command(names: tuple[str, ...]) -> int:
 def _cancel(governor: Governor, name: str) -> str:
     from headway.views import WaitingView  # noqa: PLC0415
 
-    found = find(governor.snapshot(), name)
+    if name.isascii() and name.isdecimal():
+        return _cancel_job(governor, int(name))
+    found = find(picture.snapshot(governor), name)
+    job = picture.job_behind(found)
+    if job is not None:
+        return _cancel_job(governor, job)
     if not isinstance(found, WaitingView):
         raise Failure(
             f"{called(found)} runs, so there is no wait to cancel;"
@@ -55,3 +61,14 @@ def _cancel(governor: Governor, name: str) -> str:
         raise Failure(f"{called(found)} has just stopped waiting", NOT_THERE)
     waited = output.age(found.since)
     return f"{called(found)} cancelled; it waited {waited} for {output.joined(found.keys)}"
+
+
+def _cancel_job(governor: Governor, job: int) -> str:
+    before = governor.jobs.cancel(job)
+    if before is None:
+        state = governor.jobs.get(job).state
+        raise Failure(f"job {job} has ended already: {state}", NOT_THERE)
+    if before != "running":
+        return f"job {job} cancelled; it was {before}"
+    grace = output.length(governor.settings.grace_seconds)
+    return f"job {job} is being ended; what is left of it after {grace} is killed"

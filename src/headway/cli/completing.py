@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A person has pressed a key and looks at the screen.
 _PATIENCE = "300ms"
+_MANY_JOBS = 100
 
 
 def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -53,6 +54,11 @@ def paused(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 def tasks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Labels of what runs and waits."""
     return _fitting(incomplete, _look(lambda governor: _tasks(_everyone(governor))))
+
+
+def jobs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of jobs, the newest first."""
+    return _fitting(incomplete, _look(_jobs))
 
 
 def tickets(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -125,3 +131,8 @@ def _fitting(incomplete: str, offers: Offers) -> list[CompletionItem]:
         # The shells' protocol has one line per offer.
         if offer.startswith(incomplete) and offer.isprintable() and word.isprintable()
     ]
+
+
+def _jobs(governor: Governor) -> Offers:
+    newest = governor.jobs.all(limit=_MANY_JOBS)[::-1]
+    return {str(job.id): f"{job.state} {job.task or job.command[0]}" for job in newest}

@@ -96,12 +96,15 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     yield "home", settings.home, home
     for name, setting in config.SETTINGS.items():
         section, _, entry = name.partition(".")
+        value: Any
         if setting.variable in os.environ:
-            yield name, os.environ[setting.variable], setting.variable
+            value, source = os.environ[setting.variable], setting.variable
         elif entry in written.get(section, {}):
-            yield name, written[section][entry], file
+            value, source = written[section][entry], file
         else:
-            yield name, setting.default, "default"
+            value, source = setting.default, "default"
+        hidden = setting.is_secret and bool(value)
+        yield name, "(set, not shown)" if hidden else value, source
     yield "paused", sorted(settings.paused), file if "paused" in written else "default"
     from_file = {line.pattern for line in settings.lines}
     offered = [line for line in settings.offered_lines if line.pattern not in from_file]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import Failure, output
+from headway.cli import NOT_THERE, Failure, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Found: TypeAlias = LeaseView | WaitingView
 
-# What was named is not there, or the name fits several.
-NOT_THERE = 1
 _NAMED, _BRIEF = 4, 30
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import opening, output, rows
+from headway.cli import opening, output, picture, rows
 from headway.cli.arguments import json_option
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command(*, as_json: bool) -> None:
       headway why issue-16
     """
     with opening.governor() as governor:
-        snapshot = governor.snapshot()
+        snapshot = picture.snapshot(governor)
     if as_json:
         output.as_json(snapshot.as_dict()["waiting"])
         return
@@ -48,9 +48,9 @@ def command(*, as_json: bool) -> None:
 
 
 def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:
-    limit = next(limit for limit in snapshot.limits if limit.key == blocked.key)
-    use = f"{limit.used}/{limit.limit} in use"
-    return f"{blocked.key}: {rows.reason_in_words(blocked)}, {use}, {waiting} waiting"
+    limit = next((limit for limit in snapshot.limits if limit.key == blocked.key), None)
+    use = "" if limit is None else f" {limit.used}/{limit.limit} in use,"
+    return f"{blocked.key}: {rows.reason_in_words(blocked)},{use} {waiting} waiting"
 
 
 def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from headway.cli import USAGE, Failure, completing, opening, output
-from headway.cli.finding import NOT_THERE, called, find
+from headway.cli import NOT_THERE, USAGE, Failure, completing, opening, output
+from headway.cli.finding import called, find
 from headway.views import LeaseView, WaitingView
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headway.cli import arguments, completing, opening, output
-from headway.cli.finding import NOT_THERE
+from headway.cli import NOT_THERE, arguments, completing, opening, output
 
 
 @click.command("resume")

@@ -38,7 +38,8 @@ def task_cell(one: LeaseView | WaitingView) -> str:
 
 def command_cell(one: LeaseView | WaitingView) -> str:
     """What the holder runs; that it does so under headway is plain from the table."""
-    return output.clean(one.holder.command).removeprefix("headway run ")
+    command = output.clean(one.holder.command).removeprefix("headway run ")
+    return command.removeprefix("headway ") if command.startswith("headway job ") else command
 
 
 def blocked_cell(ticket: WaitingView) -> Cell:
@@ -54,5 +55,7 @@ def estimate(ticket: WaitingView) -> str:
 
 
 def reason_in_words(blocked: BlockedBy) -> str:
-    """Why a key admits nobody."""
+    """Why a key admits nobody, or why a job does not ask for it yet."""
+    if blocked.reason == "after":
+        return "after other jobs"
     return blocked.reason.replace("_", " ")

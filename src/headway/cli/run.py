@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-import stat
 import sys
 
-from headway.cli import DENIED, NO_SLOT, NOT_FOUND, TIMED_OUT, Failure, guarded
+from headway import programs
+from headway.cli import NO_SLOT, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
 from headway.errors import AtCapacity, QueueTimeout
 from headway.governor import Governor
@@ -27,7 +27,7 @@ _NAMED = 4
 def run(words: list[str]) -> int:
     """Wait for a slot, run the command, and answer with its exit code."""
     options = parse(words)
-    program = _find(options.command[0])
+    program = programs.find(options.command[0])
     options.keys = options.keys or (agent_key(os.path.basename(program)),)
     # What others see as the holder's command.
     sys.argv = ["headway", "run", *options.command]
@@ -100,30 +100,7 @@ def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -
             left_behind=lambda: None if options.quiet else _tell_of_rest(lease),
         )
     except OSError as error:
-        raise _not_startable(program, error) from None
-
-
-def _find(name: str) -> str:
-    """Where the program is, found as a shell does, before anyone queues for nothing."""
-    directories = os.get_exec_path() if "/" not in name else [""]
-    denied = None
-    for directory in directories:
-        path = os.path.join(directory, name) if directory else name
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:
-            continue
-        if stat.S_ISREG(mode) and os.access(path, os.X_OK):
-            return path
-        denied = denied or path
-    if denied is not None:
-        raise Failure(f"{denied}: is not a program that may be executed", DENIED)
-    raise Failure(f"{name}: no such program; nothing was queued", NOT_FOUND)
-
-
-def _not_startable(program: str, error: OSError) -> Failure:
-    missing = not os.path.exists(program)
-    return Failure(f"{program}: {error.strerror}", NOT_FOUND if missing else DENIED)
+        raise programs.not_started(program, error) from None
 
 
 def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTimeout) -> Failure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output, rows
+from headway.cli import arguments, completing, opening, output, picture, rows
 from headway.limits import UNLIMITED, Terms
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(key: str | None, *, as_json: bool) -> None:
       headway status --json | jq '.leases[].task'
     """
     with opening.governor() as governor:
-        snapshot, lines = governor.snapshot(), governor.lines()
+        snapshot, lines = picture.snapshot(governor), governor.lines()
     shown = snapshot if key is None else _around(key, snapshot)
     if as_json:
         output.as_json(shown.as_dict())

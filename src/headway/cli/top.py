@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import config, durations
-from headway.cli import opening, output
+from headway.cli import opening, output, picture
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _print_once(governor: Governor) -> None:
     plain = Console(width=columns, color_system=None, highlight=False)
     with plain.capture() as captured:
         plain.print(
-            board.page(Look(governor.snapshot()), title=_title(), columns=columns, rows=None)
+            board.page(Look(picture.snapshot(governor)), title=_title(), columns=columns, rows=None)
         )
     output.data("\n".join(line.rstrip() for line in captured.get().splitlines()))
     output.talk("this is no terminal, so one look is all; for scripts there is headway status")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from headway import background
-from headway.cli import output
+from headway.cli import output, picture
 from headway.errors import HeadwayError, StoreUnavailable
 from headway.stores.liveness import RECLAIMED
 
@@ -228,7 +228,7 @@ class Lookout:
         self._show(self._fresh_look())
 
     def _fresh_look(self) -> Look:
-        snapshot = self._governor.snapshot()
+        snapshot = picture.snapshot(self._governor)
         self._looked_at = time.monotonic()
         return Look(snapshot, self._diary.read(snapshot))
 

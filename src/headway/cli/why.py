@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output, rows
+from headway.cli import arguments, completing, opening, output, picture, rows
 from headway.cli.finding import called, find
 from headway.limits import UNLIMITED
+from headway.tickets import job_name, job_of
 from headway.views import WaitingView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headway.governor import Governor
     from headway.views import LeaseView, LimitView, Snapshot
 
 # So many of those in front, and of those who hold, are listed; JSON has them all.
@@ -46,25 +48,48 @@ class _Hold:
 @click.argument("name", metavar="ID", shell_complete=completing.everyone)
 @arguments.json_option
 def command(name: str, *, as_json: bool) -> None:
-    """Tell why a ticket waits, or what a lease holds.
+    """Tell why a ticket or job waits, or what a lease holds.
 
-    ID is the id of a ticket or lease, the beginning of one, or a task's name. If there
-    is no such ticket, or the name fits several, the exit code is 1.
+    ID is a job's number, the id of a ticket or lease, the beginning of one, or a task's
+    name. If there is no such thing, or the name fits several, the exit code is 1.
 
     \b
     Example:
+      headway why 16
       headway why issue-16
       headway why k3mx9a-1 --json
     """
     with opening.governor() as governor:
-        snapshot = governor.snapshot()
-    found = find(snapshot, name)
+        snapshot = picture.snapshot(governor)
+        if name.isascii() and name.isdecimal():
+            found = _of_job(governor, snapshot, int(name), as_json=as_json)
+        else:
+            found = find(snapshot, name)
     if isinstance(found, WaitingView):
         wait = _wait(snapshot, found)
         _print(wait, "waiting", _story_of_wait(wait), as_json=as_json)
-    else:
+    elif found is not None:
         hold = _hold(snapshot, found)
         _print(hold, "running", _story_of_hold(hold), as_json=as_json)
+
+
+def _of_job(
+    governor: Governor, snapshot: Snapshot, job: int, *, as_json: bool
+) -> LeaseView | WaitingView | None:
+    """The job's ticket or lease; or nothing, if neither explains it and another story did."""
+    details = governor.jobs.details(job)
+    everyone: tuple[LeaseView | WaitingView, ...] = (*snapshot.leases, *snapshot.waiting)
+    tickets = [one for one in everyone if job_of(one.id) == job]
+    if tickets and tickets[0].id != job_name(job):
+        return tickets[0]
+    if as_json:
+        facts = {name: value for name, value in asdict(details).items() if name != "options"}
+        output.as_json({"state": details.job.state, **facts})
+    else:
+        from headway.cli.why_job import story  # noqa: PLC0415
+
+        output.data("\n".join(story(governor.jobs, details)))
+    return None
 
 
 def _print(facts: _Wait | _Hold, state: str, story: Iterable[str], *, as_json: bool) -> None:

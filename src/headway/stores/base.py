@@ -36,7 +36,11 @@ if TYPE_CHECKING:
         def lifeline(self) -> int | None:
             """The descriptor whose lock says that this process lives, if that is how it is told."""
 
-        def new_id(self) -> str: ...
+        def new_id(self, name: str = "") -> str:
+            """An id for a ticket of this process, ending in a number or in the name given."""
+
+        def place(self, ticket: Ticket, *, arrival: int, since: float) -> None:
+            """Give a new ticket the place in line that its owner had before."""
 
         def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
             """Grant the ticket, put it in line, or refuse it."""
@@ -83,6 +87,12 @@ if TYPE_CHECKING:
 
         def positions(self, tickets: Iterable[Ticket]) -> dict[str, int]:
             """The places of many waiting tickets of ours in one look, for those that wait."""
+
+        def ahead(self, key: str, rank: int) -> int:
+            """How many wait at a key before this rank, without those that wait for jobs."""
+
+        def bystanders(self) -> list[tuple[str, int]]:
+            """Where everyone waits who does not wait for a job: the key, and the rank there."""
 
         def version(self) -> int:
             """A number that differs when anything may have changed."""

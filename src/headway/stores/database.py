@@ -11,7 +11,7 @@ from headway.stores.processes import describe, lock_owners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 FORMAT = 1
 _APPLICATION_ID = 0x48445759  # "HDWY"
@@ -166,25 +166,30 @@ class Database:
             os.close(self._mark)
             self._mark = -1
 
-    def translate(self, error: sqlite3.Error) -> Exception:
+    def translate(self, error: sqlite3.Error) -> Damaged | StoreUnavailable:
         """What an error of SQLite means to a caller."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return Damaged(str(error))
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            pids = {pid for file in self._files() for pid in lock_owners(file)}
-            who = ", ".join(describe(pid) for pid in sorted(pids)) or "another program"
-            reason = f"it is locked by {who} for more than {self._timeout_seconds:g} s"
-        elif code == sqlite3.SQLITE_READONLY:
-            reason = f"it cannot be written ({error}); check its mode and file system"
-        elif code == sqlite3.SQLITE_FULL:
-            reason = "the disk is full"
-        else:
-            reason = str(error)
-        return StoreUnavailable(self.path, reason)
+        return translate(error, self.path, self._timeout_seconds)
 
-    def _files(self) -> Iterator[str]:
-        return (self.path + suffix for suffix in ("", "-wal", "-shm"))
+
+def translate(
+    error: sqlite3.Error, path: str, timeout_seconds: float
+) -> Damaged | StoreUnavailable:
+    """What an error of SQLite at this path means to a caller."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Damaged(str(error))
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        files = [path + suffix for suffix in ("", "-wal", "-shm")]
+        pids = {pid for file in files for pid in lock_owners(file)}
+        who = ", ".join(describe(pid) for pid in sorted(pids)) or "another program"
+        reason = f"it is locked by {who} for more than {timeout_seconds:g} s"
+    elif code == sqlite3.SQLITE_READONLY:
+        reason = f"it cannot be written ({error}); check its mode and file system"
+    elif code == sqlite3.SQLITE_FULL:
+        reason = "the disk is full"
+    else:
+        reason = str(error)
+    return StoreUnavailable(path, reason)
 
 
 def _mark(path: str, identity: tuple[int, int]) -> int:

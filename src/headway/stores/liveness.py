@@ -108,7 +108,6 @@ class Live:
 
     def open_locked(self, holder: str) -> int:
         """Create a holder's file and lock it; the caller is under the guard."""
-        card = f"{_IDLE}{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
         descriptor = os.open(
             holder + _LOCK,
             os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -117,7 +116,7 @@ class Live:
         )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, card.encode(errors="surrogateescape"))
+            _write_card(descriptor, _IDLE)
         except OSError:
             os.close(descriptor)
             self.remove(holder)
@@ -171,6 +170,12 @@ class Live:
         os.close(self._descriptor)
 
 
+def _write_card(descriptor: int, mark: str) -> None:
+    card = f"{mark}{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
+    written = os.pwrite(descriptor, card.encode(errors="surrogateescape"), 0)
+    os.ftruncate(descriptor, written)
+
+
 class Presence:
     """This process among the living: its lock, its socket, and those it watches."""
 
@@ -204,8 +209,8 @@ class Presence:
         os.chmod(self._live.address(self.id), 0o600)
 
     def get_busy(self) -> None:
-        """Say that there will be tickets; once, before the first."""
-        os.pwrite(self.lock, _BUSY.encode(), 0)
+        """Say that there will be tickets, and for what command; once, before the first."""
+        _write_card(self.lock, _BUSY)
         self.is_busy = True
 
     def send(self, holder: str, message: str) -> bool:

@@ -19,7 +19,7 @@ from headway.stores.admission import Admission, changed_keys
 from headway.stores.base import Census, Holder, Outlook, new_holder_id, say_nothing
 from headway.stores.book import KeyState
 from headway.stores.locks import owned_lock
-from headway.tickets import Granted, Revoked, Waiting
+from headway.tickets import Granted, Revoked, Waiting, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class MemoryStore:
         self._crowded = False
         self._admission = Admission(self, max_waiting=self._max_waiting)
 
-    def new_id(self) -> str:
+    def new_id(self, name: str = "") -> str:
         self._count += 1
-        return f"{self._id}-{self._count}"
+        return f"{self._id}-{name or self._count}"
 
     # -- operations ------------------------------------------------------------
 
@@ -115,13 +115,18 @@ class MemoryStore:
         return True
 
     def _stand_in_line(self, ticket: Ticket, *, wait: bool) -> Answer:
-        self._asking, ticket.since = ticket, time.time()
-        ticket.arrival = self._arrival = max(int(self._clock() * 1e6), self._arrival + 1)
-        ticket.rank = ticket.arrival - ticket.priority * self._boost
+        self._asking = ticket
+        if not ticket.arrival:
+            self._arrival = max(int(self._clock() * 1e6), self._arrival + 1)
+            self.place(ticket, arrival=self._arrival, since=time.time())
         refusal = self._admission.enter(ticket) or self._admission.turn_away(ticket, wait=wait)
         if refusal is not None:
             return refusal
         return Granted(ticket.id, ticket.token) if ticket.at is None else Waiting(ticket.id)
+
+    def place(self, ticket: Ticket, *, arrival: int, since: float) -> None:
+        ticket.arrival, ticket.since = arrival, since
+        ticket.rank = arrival - ticket.priority * self._boost
 
     def release(
         self,
@@ -162,11 +167,13 @@ class MemoryStore:
             return False
         states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
         simple = not self._loans and not self._parked_children
+        handed_on = not simple and any((ticket.id, key) in self._loans for key in ticket.path)
         for state in states:
             usual = state.hold_seconds
-            state.hold_seconds = (
-                held_seconds if usual is None else usual + (held_seconds - usual) / 5
-            )
+            if not handed_on:
+                state.hold_seconds = (
+                    held_seconds if usual is None else usual + (held_seconds - usual) / 5
+                )
             simple = simple and not state.waiting
         if not simple:
             self._admission.release(ticket)
@@ -262,6 +269,13 @@ class MemoryStore:
         with self._lock:
             keys = {ticket.at for ticket in tickets if ticket.at is not None}
             return {id_: place for key in keys for id_, place in self._positions(key).items()}
+
+    def bystanders(self) -> list[tuple[str, int]]:
+        waiting = [ticket for ticket in self._waiting.values() if job_of(ticket.id) is None]
+        return [(ticket.at or "", ticket.rank) for ticket in waiting]
+
+    def ahead(self, key: str, rank: int) -> int:
+        return sum(at == key and place < rank for at, place in self.bystanders())
 
     def version(self) -> int:
         return self._version

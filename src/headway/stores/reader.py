@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     Look = Callable[..., list[Any]]
 
 
+_NO_JOB = "id not like '%-job%'"
+
+
 class Reader:
     """A second connection, for looking only."""
 
@@ -152,6 +155,13 @@ class Reader:
             return places
 
         return self._read(read)
+
+    def bystanders(self) -> list[tuple[str, int]]:
+        return self._read(lambda look: look(f"select at, rank from waiting where {_NO_JOB}"))
+
+    def ahead(self, key: str, rank: int) -> int:
+        query = f"select count(*) from waiting where at = ? and rank < ? and {_NO_JOB}"
+        return self._read(lambda look: int(look(query, (key, rank))[0][0]))
 
     def decisions(self, holder: str) -> list[Decision]:
         """What was decided about a holder's tickets: its leases, and verdicts not yet read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from headway import clocks
 from headway.lean import deque
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
@@ -39,15 +40,6 @@ if TYPE_CHECKING:
 _REST_SECONDS = 1.0
 
 
-def _boot_clock() -> Callable[[], float]:
-    """A clock that runs while the machine sleeps and that nobody can set."""
-    try:
-        clock = time.CLOCK_BOOTTIME
-    except AttributeError:
-        return time.monotonic
-    return lambda: time.clock_gettime(clock)
-
-
 class SqliteStore:
     """Tickets and leases of a home, in ``slots.db``."""
 
@@ -55,7 +47,7 @@ class SqliteStore:
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] | None = None) -> None:
         self.name = f"sqlite:///{settings.home}"
-        self._clock = clock or _boot_clock()
+        self._clock = clock or clocks.boot_seconds
         self._boost = int(settings.boost_seconds * 1e6)
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
@@ -82,9 +74,9 @@ class SqliteStore:
     def lifeline(self) -> int | None:
         return self._home.presence.lock if self._home.holder_id else None
 
-    def new_id(self) -> str:
+    def new_id(self, name: str = "") -> str:
         self._count += 1
-        return f"{self._home.holder_id or self._appear()}-{self._count}"
+        return f"{self._home.holder_id or self._appear()}-{name or self._count}"
 
     def _appear(self) -> str:
         self._home.operate(lambda _: None)
@@ -129,9 +121,12 @@ class SqliteStore:
     def _give_place(self, ticket: Ticket) -> None:
         if ticket.arrival:
             return
-        ticket.arrival = self._home.guard.next_arrival(int(self._clock() * 1e6))
-        ticket.rank = ticket.arrival - ticket.priority * self._boost
-        ticket.since = time.time()
+        arrival = self._home.guard.next_arrival(int(self._clock() * 1e6))
+        self.place(ticket, arrival=arrival, since=time.time())
+
+    def place(self, ticket: Ticket, *, arrival: int, since: float) -> None:
+        ticket.arrival, ticket.since = arrival, since
+        ticket.rank = arrival - ticket.priority * self._boost
 
     def _enter(self, book: SqlBook, ticket: Ticket, *, wait: bool) -> Answer:
         admission = self._ledger.admission(book)
@@ -177,8 +172,10 @@ class SqliteStore:
         if found.at is not None:
             self._ledger.admission(book).withdraw(found)
             return False
-        for key in found.path:
-            book.key(key).learn(held_seconds)
+        handed_on = any(book.borrower(found.id, key) for key in found.path)
+        if not handed_on:  # otherwise the slots are held on by the borrower
+            for key in found.path:
+                book.key(key).learn(held_seconds)
         self._ledger.admission(book).release(found)
         return True
 
@@ -255,6 +252,12 @@ class SqliteStore:
 
     def positions(self, tickets: Iterable[Ticket]) -> dict[str, int]:
         return self._reader.positions([ticket.id for ticket in tickets])
+
+    def ahead(self, key: str, rank: int) -> int:
+        return self._reader.ahead(key, rank)
+
+    def bystanders(self) -> list[tuple[str, int]]:
+        return self._reader.bystanders()
 
     def version(self) -> int:
         return self._reader.version()

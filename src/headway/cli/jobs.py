@@ -1,0 +1,177 @@
+"""``headway jobs``: the list of jobs."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from headway import keys
+from headway.cli import arguments, opening, output, rows
+from headway.jobs.states import FINISHED, STATES
+from headway.limits import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headway.governor import Governor
+    from headway.jobs.listing import Job
+    from headway.views import Capacity
+
+# So many are shown of those that wait, and of those that have ended.
+_WAITING, _ENDED = 30, 10
+_STYLES = {
+    "running": "green",
+    "held": "magenta",
+    "failed": "red",
+    "interrupted": "red",
+    "expired": "yellow",
+    "cancelled": "yellow",
+}
+
+
+@click.command("jobs")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only those; repeatable."
+)
+@click.option("--all", "is_all", is_flag=True, help="All of them, however many there are.")
+@click.option("--summary", is_flag=True, help="Only numbers: jobs by state, and what is free.")
+@arguments.json_option
+def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bool) -> None:
+    """List the jobs: what runs, what waits in its order, and what ended last.
+
+    # is the place in the line of the key that blocks, EST. how long that may take. The
+    last line tells a planner whether to go on delegating.
+
+    \b
+    Example:
+      headway jobs
+      headway jobs --state failed
+      headway jobs --summary --json
+    """
+    with opening.governor() as governor:
+        jobs = governor.jobs
+        if summary:
+            _summary(governor, as_json=as_json)
+            return
+        if as_json:
+            output.as_json([job.as_dict() for job in jobs.all(states=states)])
+            return
+        shown, hidden = _choose(governor, states, is_all=is_all)
+        _tell_of_dropped(jobs.board.take_dropped())
+        if not shown:
+            output.data("No jobs.")
+            return
+        _show(shown)
+        for line in hidden:
+            output.data(line)
+        capacities, worker = _capacities(governor, shown), jobs.worker()
+    if worker is None and any(job.state == "queued" for job in shown):
+        output.talk("no worker runs, so nothing starts: headway worker --detach")
+    for capacity in capacities:
+        output.data(_outlook(capacity))
+
+
+def _choose(
+    governor: Governor, states: tuple[str, ...], *, is_all: bool
+) -> tuple[list[Job], list[str]]:
+    """The jobs to show, and what to say about the others."""
+    jobs, counts = governor.jobs, governor.jobs.counts()
+    wanted = states or STATES
+    running = jobs.all(states=["running"]) if "running" in wanted else []
+    waiting = [state for state in ("queued", "held") if state in wanted]
+    ended = [state for state in FINISHED if state in wanted]
+    limit = None if is_all else _WAITING
+    in_line = jobs.waiting(waiting, limit=limit) if waiting else []
+    over = jobs.all(states=ended, limit=None if is_all else _ENDED) if ended else []
+    hidden = [
+        f"… and {sum(counts.get(state, 0) for state in group) - len(part)} more {word}"
+        for group, part, word in ((waiting, in_line, "that wait"), (ended, over, "that ended"))
+        if sum(counts.get(state, 0) for state in group) > len(part)
+    ]
+    if hidden:
+        hidden[-1] += " (--all)"
+    return [*over, *running, *in_line], hidden
+
+
+def _show(jobs: Sequence[Job]) -> None:
+    rows.show_columns(
+        {
+            "JOB": [str(job.id) for job in jobs],
+            "STATE": [(job.state, _STYLES.get(job.state, "")) for job in jobs],
+            "CODE": [_code(job) for job in jobs] if any(_code(job) for job in jobs) else None,
+            "#": [str(job.position or "") for job in jobs],
+            "EST.": [_estimate(job) for job in jobs],
+            "FOR": [_age(job) for job in jobs],
+            "TASK": [output.clean(job.task or "-") for job in jobs]
+            if any(job.task for job in jobs)
+            else None,
+            "ON": [output.joined(job.keys) for job in jobs],
+            "COMMAND": [output.clean(shlex.join(job.command)) for job in jobs],
+        }
+    )
+
+
+def _code(job: Job) -> str:
+    return "" if job.exit_code is None else str(job.exit_code)
+
+
+def _estimate(job: Job) -> str:
+    if job.state != "queued":
+        return ""
+    if job.blocked_by is not None and job.blocked_by.key is None:
+        return job.blocked_by.reason
+    seconds = job.estimated_wait_seconds
+    if seconds == 0:
+        return "now"
+    return "?" if seconds is None else f"~{output.brief_length(max(1, seconds))}"
+
+
+def _age(job: Job) -> str:
+    """How long it runs or waits, or how long it took."""
+    if job.started_at is None:
+        return output.brief_length((job.ended_at or time.time()) - job.submitted_at)
+    if job.state in ("queued", "held"):
+        return output.brief_age(job.submitted_at)
+    return output.brief_length((job.ended_at or time.time()) - job.started_at)
+
+
+def _capacities(governor: Governor, jobs: Sequence[Job]) -> list[Capacity]:
+    """Those of the limited keys that unfinished jobs count on."""
+    counted = {key for job in jobs if not job.is_finished for key in keys.path(job.keys)}
+    limited = {limit.key for limit in governor.snapshot().limits if limit.limit != UNLIMITED}
+    return [governor.capacity(key) for key in sorted(counted & limited)]
+
+
+def _outlook(capacity: Capacity) -> str:
+    wait = capacity.estimated_wait_seconds
+    about = f", about {output.length(wait)} for the next" if wait else ""
+    advice = {"ok": "go on", "near": "slow down", "full": "stop delegating"}[capacity.pressure]
+    return (
+        f"{capacity.key}: {capacity.free} free, {capacity.used} in use,"
+        f" {capacity.waiting} waiting{about}: {capacity.pressure}, {advice}"
+    )
+
+
+def _summary(governor: Governor, *, as_json: bool) -> None:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    counts = {state: governor.jobs.counts().get(state, 0) for state in STATES}
+    limits = governor.snapshot().limits
+    capacities = [governor.capacity(one.key) for one in limits if one.limit != UNLIMITED]
+    if as_json:
+        output.as_json({"jobs": counts, "capacity": [asdict(one) for one in capacities]})
+        return
+    output.data(
+        ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "No jobs."
+    )
+    for capacity in capacities:
+        output.data(_outlook(capacity))
+
+
+def _tell_of_dropped(dropped: list[int]) -> None:
+    if dropped:
+        listed = ", ".join(map(str, dropped))
+        output.talk(f"dropped after jobs.keep, and nobody had looked at them: {listed}")

@@ -1,0 +1,68 @@
+"""The home as people see it: the store's snapshot, with the jobs in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headway.tickets import job_name, job_of
+from headway.views import BlockedBy, HolderView, WaitingView
+
+if TYPE_CHECKING:
+    from headway.governor import Governor
+    from headway.jobs.listing import Job
+    from headway.views import LeaseView, Reason, Snapshot
+
+
+def snapshot(governor: Governor) -> Snapshot:
+    """Everything in the store, and the queued jobs that have no ticket there yet."""
+    seen = governor.snapshot()
+    if not os.path.exists(os.path.join(governor.settings.home, "jobs.db")):
+        return seen
+    jobs = {job.id: job for job in governor.jobs.all(states=["queued", "running"])}
+    if not jobs:
+        return seen
+    waiting = tuple(_with_command(ticket, jobs) for ticket in seen.waiting)
+    in_line = {job_of(ticket.id) for ticket in waiting} | {job_of(one.id) for one in seen.leases}
+    absent = [job for job in jobs.values() if job.state == "queued" and job.id not in in_line]
+    worker = governor.jobs.worker()
+    return replace(seen, waiting=(*waiting, *(_row(job, worker) for job in absent)))
+
+
+def _with_command(ticket: WaitingView, jobs: dict[int, Job]) -> WaitingView:
+    """A worker asks for many: what matters is the job."""
+    job = jobs.get(job_of(ticket.id) or 0)
+    if job is None:
+        return ticket
+    return replace(ticket, holder=replace(ticket.holder, command=_command(job)))
+
+
+def _command(job: Job) -> str:
+    return f"job {job.id}: {shlex.join(job.command)}"
+
+
+def _row(job: Job, worker: tuple[int, float] | None) -> WaitingView:
+    blocked = job.blocked_by
+    key = job.keys[0] if blocked is None or blocked.key is None else blocked.key
+    reason: Reason = "no_worker" if worker is None else "full"
+    if blocked is not None and blocked.key is None:
+        reason = "after"
+    return WaitingView(
+        id=job_name(job.id),
+        task=job.task,
+        keys=job.keys,
+        weight=job.weight,
+        priority=job.priority,
+        position=job.position or 1,
+        blocked_by=BlockedBy(key, reason),
+        since=job.submitted_at,
+        estimated_wait_seconds=job.estimated_wait_seconds,
+        holder=HolderView(worker[0] if worker else 0, os.uname().nodename, _command(job)),
+    )
+
+
+def job_behind(one: LeaseView | WaitingView) -> int | None:
+    """The job that a ticket or lease is for, if it is for one."""
+    return job_of(one.id)

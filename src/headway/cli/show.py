@@ -1,0 +1,95 @@
+"""``headway show``: everything about one job."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli import arguments, completing, opening, output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.jobs.listing import Attempt, Details
+
+
+@click.command("show")
+@click.argument("job", metavar="ID", type=int, shell_complete=completing.jobs)
+@arguments.json_option
+def command(job: int, *, as_json: bool) -> None:
+    """Show everything about a job: its command, its attempts, why it ended.
+
+    Its environment is kept, but never shown.
+
+    \b
+    Example:
+      headway show 16
+    """
+    with opening.governor() as governor:
+        details = governor.jobs.details(job)
+        placed = governor.jobs.get(job)
+    if as_json:
+        facts = asdict(details)
+        facts.pop("job")
+        output.as_json(
+            {
+                **placed.as_dict(),
+                **facts,
+                "attempts": placed.attempts,
+                "runs": facts["attempts"],
+            }
+        )
+        return
+    output.data("\n".join(_story(details, placed.position)))
+
+
+def _story(details: Details, position: int | None) -> Iterator[str]:
+    job = details.job
+    yield f"Job {job.id}: {job.state}{f' ({output.clean(job.task)})' if job.task else ''}"
+    yield f"  command    {output.clean(shlex.join(job.command))}"
+    yield f"  in         {output.clean(details.directory)}"
+    weight = f", {job.weight} slots each" if job.weight > 1 else ""
+    priority = f", priority {job.priority}" if job.priority else ""
+    yield f"  counts on  {output.joined(job.keys)}{weight}{priority}"
+    yield f"  submitted  {_moment(job.submitted_at)}"
+    if position is not None:
+        yield f"  waits      at place {position}; see: headway why {job.id}"
+    if details.after:
+        yield f"  after      {', '.join(map(str, details.after))}"
+    if details.expire_at is not None:
+        yield f"  expires    {output.clock(details.expire_at)}, if it has not started by then"
+    if details.retries:
+        yield f"  retries    {details.retried} of {details.retries} used"
+    if details.dedupe:
+        yield f"  dedupe     {output.clean(details.dedupe)}"
+    for name, value in details.options.items():
+        yield f"  {name.rpartition('_')[0].replace('_', ' '):10} {value}"
+    if details.cancel_reason and not job.is_finished:
+        yield f"  is ending  {output.clean(details.cancel_reason)}"
+    if job.ended_at is not None:
+        yield f"  ended      {_moment(job.ended_at)}{_reason(job.end_reason)}"
+    for attempt in details.attempts:
+        yield from _attempt(attempt)
+
+
+def _attempt(attempt: Attempt) -> Iterator[str]:
+    code = "" if attempt.exit_code is None else f", exit code {attempt.exit_code}"
+    yield f"\nAttempt {attempt.number}: {attempt.state}{code}"
+    yield f"  started    {_moment(attempt.started_at)}"
+    if attempt.ended_at is None:
+        yield f"  supervisor pid {attempt.pid}, lease {attempt.lease}"
+    else:
+        took = output.length(attempt.ended_at - attempt.started_at)
+        yield f"  ran        {took}{_reason(attempt.end_reason)}"
+    yield f"  output     {attempt.log}"
+
+
+def _moment(at: float) -> str:
+    return f"{output.clock(at)} ({output.age(at)} ago)"
+
+
+def _reason(reason: str | None) -> str:
+    return f": {output.clean(reason)}" if reason else ""

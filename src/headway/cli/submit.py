@@ -1,0 +1,85 @@
+"""``headway submit``: keeps a command until it is its turn."""
+
+from __future__ import annotations
+
+import gc
+
+from headway import programs
+from headway.cli import USAGE, Failure
+from headway.cli.submit_options import Submission, parse
+from headway.errors import ConfigError
+from headway.governor import Governor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.jobs.api import Submitted
+
+
+def submit(words: list[str]) -> int:
+    """Keep the job and say where it stands."""
+    submission = parse(words)
+    programs.find(submission.command[0])
+    with Governor() as governor:
+        gc.enable()
+        try:
+            job = governor.jobs.submit(
+                submission.command,
+                when_full="reject" if submission.when_full == "reject" else "queue",
+                start=submission.start,
+                **submission.options,
+            )
+        except ConfigError as error:
+            raise Failure(f"{error}\n  see: headway submit --help", USAGE) from None
+        _tell(submission, job)
+        if not submission.start and governor.jobs.worker() is None:
+            from headway.cli import output  # noqa: PLC0415
+
+            output.talk("no worker runs, so it does not start: headway worker --detach")
+        if submission.when_full == "wait":
+            from headway.cli.wait import wait_for_all  # noqa: PLC0415
+
+            return wait_for_all(governor, [job.id])
+    return 0
+
+
+def _tell(submission: Submission, job: Submitted) -> None:
+    from headway.cli import output  # noqa: PLC0415
+
+    if submission.as_json:
+        output.as_json(
+            {
+                "id": job.id,
+                "state": job.state,
+                "position": job.position,
+                "estimated_wait_seconds": job.estimated_wait_seconds,
+                "is_new": job.is_new,
+            }
+        )
+    elif submission.quiet:
+        output.data(str(job.id))
+    else:
+        output.data(_sentence(job))
+
+
+def _sentence(job: Submitted) -> str:
+    from headway.cli import output  # noqa: PLC0415
+
+    already = "" if job.is_new else "already "
+    if job.state == "held":
+        return f"{already}held as {job.id} until you approve it: headway approve {job.id}"
+    if job.state != "queued":
+        return f"{already}{job.state} as {job.id}"
+    position = job.position
+    if position is None:  # a worker was faster than we
+        return f"{already}started as {job.id}"
+    wait = job.estimated_wait_seconds
+    about = "" if wait is None else f", about {output.length(wait)}" if wait else ", starts now"
+    return f"{already}queued as {job.id}, position {position}{about}"
+
+
+def __getattr__(name: str) -> object:
+    if name == "command":
+        from headway.cli.submit_options import as_click  # noqa: PLC0415
+
+        return as_click()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

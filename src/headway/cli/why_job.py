@@ -1,0 +1,43 @@
+"""Why a job does not run: what it waits for besides slots, or how it ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.cli import output
+from headway.cli.wait import ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.jobs.api import Jobs
+    from headway.jobs.listing import Details
+
+
+def story(jobs: Jobs, details: Details) -> Iterator[str]:
+    """The reason, and what can be done."""
+    job = details.job
+    if job.is_finished:
+        yield f"{ending(job)[:1].upper()}{ending(job)[1:]}."
+        yield f"\n  headway show {job.id}   its attempts"
+        yield f"  headway logs {job.id}   what it wrote"
+        yield f"  headway retry {job.id}  run it again"
+    elif job.state == "held":
+        yield f"Job {job.id} is held until somebody approves it."
+        yield f"\n  headway approve {job.id}"
+        yield f"  headway cancel {job.id}"
+    elif details.after:
+        yield f"Job {job.id} waits until other jobs have succeeded:"
+        for other in details.after:
+            yield f"  {_briefly(jobs, other)}"
+    elif jobs.worker() is None:
+        yield f"Job {job.id} is queued, but no worker runs."
+        yield "\n  headway worker --detach"
+    else:
+        yield f"Job {job.id} is {job.state}; it is about to be seen to."
+
+
+def _briefly(jobs: Jobs, number: int) -> str:
+    job = jobs.get(number)
+    task = f" ({output.clean(job.task)})" if job.task else ""
+    return f"{job.id}{task}: {job.state}"

@@ -1,0 +1,131 @@
+"""``headway worker``: drains the job queue."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import click
+
+from headway import config
+from headway.cli import Failure, output
+from headway.cli.arguments import duration
+
+_RUNS_ALREADY = 1
+
+
+@click.group("worker", invoke_without_command=True)
+@click.option("--detach", is_flag=True, help="Work in the background; its words go to worker.log.")
+@click.option(
+    "--idle-exit",
+    metavar="TIME",
+    callback=duration,
+    help="Stop when there was nothing to do for so long.",
+)
+@click.pass_context
+def command(context: click.Context, *, detach: bool, idle_exit: float | None) -> int | None:
+    """Run the jobs that were submitted.
+
+    One worker per home does it; a second one says who runs. `headway submit` starts one
+    by itself when none runs. Ctrl-C (or SIGTERM) lets running jobs finish and starts no
+    more; a second one ends them.
+
+    \b
+    Example:
+      headway worker
+      headway worker --detach
+      headway worker stop
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    if detach:
+        return _detach(idle_exit)
+    return work(idle_exit)
+
+
+def work(idle_exit_seconds: float | None) -> int:
+    """Be the worker until told to stop."""
+    from headway.jobs.post import Post  # noqa: PLC0415
+    from headway.jobs.worker import Worker  # noqa: PLC0415
+
+    settings = config.load()
+    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    post = Post(settings.home)
+    while True:
+        if not post.take():
+            raise Failure(_who_runs(post), _RUNS_ALREADY)
+        os.umask(0o077)
+        os.environ.pop("HEADWAY_LEASE", None)
+        os.environ.pop("HEADWAY_TASK", None)
+        sys.argv = ["headway", "worker"]
+        os.chdir("/")
+        worker = Worker(settings, say=_say, idle_exit_seconds=idle_exit_seconds)
+        worker.run()
+        post.leave()
+        # Somebody may have seen us at our post and relied on that, just before we left it.
+        if not worker.is_needed():
+            return 0
+
+
+@command.command("stop")
+@click.option("--now", is_flag=True, help="End running jobs; they are interrupted.")
+def stop(*, now: bool) -> int:
+    """Stop the worker, and wait until it is gone.
+
+    It lets running jobs finish and starts no more. Queued jobs keep their places for the
+    next worker.
+
+    \b
+    Example:
+      headway worker stop
+      headway worker stop --now
+    """
+    from headway.jobs.post import Post  # noqa: PLC0415
+
+    post = Post(config.home_directory())
+    holder = post.holder()
+    if holder is None:
+        output.data("No worker runs.")
+        return 0
+    pid, _ = holder
+    if not now:
+        output.talk(f"worker {pid} finishes what runs; --now would end it")
+    os.kill(pid, signal.SIGQUIT if now else signal.SIGTERM)
+    post.wait_until_free()
+    output.data(f"Worker {pid} stopped.")
+    return 0
+
+
+def _detach(idle_exit: float | None) -> int:
+    from headway.jobs.post import Post  # noqa: PLC0415
+    from headway.jobs.starting import start_worker  # noqa: PLC0415
+
+    settings = config.load()
+    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    post = Post(settings.home)
+    if post.holder() is not None:
+        output.talk(_who_runs(post))
+        return 0
+    options = [] if idle_exit is None else ["--idle-exit", f"{idle_exit:g}"]
+    pid = start_worker(settings.home, *options)
+    while post.holder() is None:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            log = os.path.join(settings.home, "logs", "worker.log")
+            raise Failure(f"the worker ended at once; see {log}", _RUNS_ALREADY)
+        time.sleep(0.01)
+    output.data(f"Worker {pid} runs in the background.")
+    return 0
+
+
+def _who_runs(post: object) -> str:
+    holder = post.holder()  # type: ignore[attr-defined]
+    if holder is None:
+        return "another worker was about to start"
+    pid, since = holder
+    return f"a worker runs already: pid {pid}, since {output.clock(since)}"
+
+
+def _say(text: str) -> None:
+    output.talk(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")

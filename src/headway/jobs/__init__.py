@@ -1,0 +1,1 @@
+"""Jobs: commands kept durably, which wait for their lease and then run."""

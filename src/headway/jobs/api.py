@@ -1,0 +1,267 @@
+"""Jobs from Python: ``governor.jobs``."""
+
+from __future__ import annotations
+
+import time
+
+from headway import durations
+from headway.errors import AtCapacity, ConfigError, QueueTimeout
+from headway.jobs import places
+from headway.jobs.bell import Bells
+from headway.jobs.board import Board
+from headway.jobs.orders import Order
+from headway.jobs.post import Post
+from headway.jobs.starting import ensure_worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Literal, Unpack
+
+    from headway.governor import Governor
+    from headway.jobs.listing import Details, Job, Listing
+    from headway.jobs.orders import Options
+    from headway.jobs.places import Standing
+
+_LOOK_SECONDS = 1.0
+_FOLLOW_SECONDS = 0.1
+# Each of so few jobs is looked up on its own.
+_FEW = 50
+
+
+class Submitted:
+    """A job that was kept. Its place in line is looked up when it is asked for."""
+
+    __slots__ = ("_jobs", "_standing", "id", "is_new", "state")
+
+    def __init__(self, jobs: Jobs, id: int, state: str, *, is_new: bool) -> None:  # noqa: A002
+        self._jobs, self.id, self.state = jobs, id, state
+        # False if an unfinished job with the same ``dedupe`` was there before.
+        self.is_new = is_new
+        self._standing: Standing | Literal[False] | None = False
+
+    @property
+    def position(self) -> int | None:
+        """Its place in the line of the key that blocks it, from 1; none if it does not wait."""
+        standing = self._where()
+        return None if standing is None else standing.position
+
+    @property
+    def estimated_wait_seconds(self) -> float | None:
+        """How long it may have to wait, as far as that can be told."""
+        standing = self._where()
+        return None if standing is None else standing.estimated_wait_seconds
+
+    def _where(self) -> Standing | None:
+        if self._standing is False:
+            self._standing = self._jobs.standing(self.id)
+        return self._standing
+
+    def __repr__(self) -> str:
+        return f"<Submitted {self.id}, {self.state}>"
+
+
+class Jobs:
+    """The job queue of a home."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        self.home = governor.settings.home
+        if not self.home:
+            raise ConfigError("jobs are kept in a home; this governor has none (memory://)")
+        self.board = Board(governor.settings)
+        self._bells = Bells(self.home)
+        self._listing: Listing | None = None
+
+    # -- submitting ---------------------------------------------------------------------------
+
+    def submit(
+        self,
+        command: Sequence[str],
+        *,
+        when_full: Literal["queue", "reject"] = "queue",
+        start: bool = True,
+        **options: Unpack[Options],
+    ) -> Submitted:
+        """Keep a command and run it when it is its turn; durable when this returns.
+
+        Without ``keys`` it counts on ``agent/PROGRAM``. ``when_full="reject"`` raises
+        ``AtCapacity`` instead of queueing. A worker is started if none runs, unless
+        ``start=False``.
+        """
+        order = Order(command, **options)
+        if when_full not in ("queue", "reject"):
+            raise ConfigError(f'when_full must be "queue" or "reject", got {when_full!r}')
+        return self._submit([order], reject=when_full == "reject", start=start)[0]
+
+    def submit_many(self, orders: Iterable[Order], *, start: bool = True) -> list[Submitted]:
+        """Keep many at once, all or none, in one step that is far cheaper than many."""
+        return self._submit(list(orders), reject=False, start=start)
+
+    def _submit(self, orders: list[Order], *, reject: bool, start: bool) -> list[Submitted]:
+        def admit(connection: sqlite3.Connection) -> None:
+            for order in orders:
+                self._refuse_if_full(connection, order)
+
+        kept = self.board.submit(orders, admit=admit if reject else None)
+        self._bells.ring(job.id for job in kept)
+        if start:
+            ensure_worker(self.home)
+        return [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+
+    def _refuse_if_full(self, connection: sqlite3.Connection, order: Order) -> None:
+        store = self._governor.turnstile.store
+        full = places.is_full(connection, store, order.path, order.weight)
+        if full is not None:
+            capacity = self._governor.capacity(full.key)
+            state = "paused" if full.paused else f"{full.used} of {full.cap} in use"
+            raise AtCapacity(capacity, f"no slot now on {full.key} ({state}); nothing was queued")
+
+    def standing(self, job: int) -> Standing | None:
+        """Where a queued job stands; none if it does not wait."""
+        return places.standing(self._governor.turnstile.store, self.board, job)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def all(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
+        """The jobs in these states, or all, in the order of their ids; of many the newest."""
+        jobs = self._look().all(states=states, limit=limit)
+        self.board.mark_read(job.id for job in jobs if job.is_finished)
+        return self._placed(jobs)
+
+    def waiting(
+        self, states: Sequence[str] = ("queued", "held"), *, limit: int | None = None
+    ) -> list[Job]:
+        """Those that wait, in the order of the line; of many the first."""
+        return self._placed(self._look().in_line(states, limit))
+
+    def _placed(self, jobs: list[Job]) -> list[Job]:
+        queued = sum(job.state == "queued" for job in jobs)
+        if queued <= _FEW:
+            return [
+                job.placed(self.standing(job.id)) if job.state == "queued" else job for job in jobs
+            ]
+        found = places.standings(self._governor.turnstile.store, self.board)
+        return [job.placed(found.get(job.id)) for job in jobs]
+
+    def get(self, job: int) -> Job:
+        """One job with its place."""
+        found = self._look().find(job)
+        self._seen(found)
+        return self._placed([found])[0]
+
+    def details(self, job: int) -> Details:
+        """All there is to say about a job, its attempts included."""
+        found = self._look().details(job, self.home)
+        self._seen(found.job)
+        return found
+
+    def worker(self) -> tuple[int, float] | None:
+        """The pid of the worker and since when it runs; none if there is none."""
+        return Post(self.home).holder()
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        return self._look().counts()
+
+    def output(self, job: int, attempt: int | None = None) -> Iterator[bytes]:
+        """What an attempt has written, by default the last one."""
+        from headway.jobs import log  # noqa: PLC0415
+
+        number = self._look().find(job).attempts if attempt is None else attempt
+        return log.read(log.path_of(self.home, job, number))
+
+    def follow(self, job: int) -> Iterator[bytes]:
+        """What the present attempt of a job writes, as it comes, until the job has ended.
+
+        Waits for its start if it has not started yet. If it is run again, what that
+        attempt writes follows.
+        """
+        from headway.jobs import log  # noqa: PLC0415
+
+        number, follower = 0, None
+        with self._bells.watch(job) as bell:
+            while True:
+                found = self._look().find(job)
+                if found.attempts and number == 0:
+                    number = found.attempts
+                if number and follower is None:
+                    follower = log.Follower(log.path_of(self.home, job, number))
+                if follower is not None:
+                    total = self._look().attempt_is_over(job, number)
+                    yield from follower.new() if total is None else follower.rest(total)
+                    if total is not None:
+                        follower.close()
+                        follower = None
+                        number = number + 1 if found.attempts > number else 0
+                        if number:
+                            continue
+                if follower is None and found.is_finished:
+                    self._seen(found)
+                    return
+                bell.wait(_FOLLOW_SECONDS if follower else _LOOK_SECONDS)
+
+    def wait_for(self, job: int, *, timeout: float | str | None = None) -> Job:
+        """Block until a job has ended; ``QueueTimeout`` if that takes longer than ``timeout``."""
+        limit = None if timeout is None else durations.seconds(timeout, name="timeout")
+        deadline = None if limit is None else time.monotonic() + limit
+        with self._bells.watch(job) as bell:
+            while not (found := self._look().find(job)).is_finished:
+                left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise QueueTimeout(found.keys, limit or 0.0)
+                bell.wait(min(left, _LOOK_SECONDS))
+        self._seen(found)
+        return found
+
+    def _seen(self, job: Job) -> None:
+        if job.is_finished:
+            self.board.mark_read([job.id])
+
+    # -- managing -------------------------------------------------------------------------------
+
+    def cancel(self, job: int, reason: str = "cancelled by hand") -> str | None:
+        """End a job in whatever state; the state it was in, or none if it had ended."""
+        before = self.board.cancel(job, reason)
+        self._bells.ring([job])
+        return before
+
+    def approve(self, job: int) -> bool:
+        """Queue a job that is held; false if it is not held."""
+        approved = self.board.approve(job)
+        self._changed(job)
+        return approved
+
+    def retry(self, job: int) -> str | None:
+        """Queue a finished job again; its new state, or none if it has not ended."""
+        state = self.board.retry(job)
+        self._changed(job)
+        return state
+
+    def move_first(self, job: int) -> bool:
+        """Put a queued job in front of everyone; false if it is not queued."""
+        waiting = self._governor.turnstile.store.census().waiting
+        ranks = [ticket.rank for ticket in waiting]
+        moved = self.board.move_first(job, before=min(ranks, default=None))
+        self._bells.ring([job])
+        return moved
+
+    def prune(self, *, older_than: float | str | None = None, keep: int | None = None) -> list[int]:
+        """Forget finished jobs and their logs: all, those that ended so long ago, or the older."""
+        age = None if older_than is None else durations.seconds(older_than, name="older_than")
+        before = None if age is None else time.time() - age
+        pruned = self.board.prune(ended_before=before, keep=keep)
+        pruned.remove_logs(self.home)
+        return [job for job, _, _ in pruned.rows]
+
+    def _changed(self, job: int) -> None:
+        self._bells.ring([job])
+        ensure_worker(self.home)
+
+    def _look(self) -> Listing:
+        if self._listing is None:
+            from headway.jobs.listing import Listing  # noqa: PLC0415 - loads dataclasses
+
+            self._listing = Listing(self.board)
+        return self._listing

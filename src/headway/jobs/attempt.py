@@ -1,0 +1,346 @@
+"""The supervisor of one attempt: holds its lease, runs it, and leaves nothing behind.
+
+It is the parent of every process that the command starts, also of those that moved
+into sessions of their own. It ends all of them when the command has ended, when
+somebody cancels the job, when a watchdog bites, and when its worker is gone. Only
+then it gives the lease back and writes how the attempt ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from headway import config, family, programs
+from headway.errors import AtCapacity, Cancelled, HeadwayError, NotStartable, StoreUnavailable
+from headway.governor import Governor
+from headway.jobs import log
+from headway.jobs.bell import Bells
+from headway.jobs.board import Board
+from headway.jobs.states import CANCELLED, FAILED, INTERRUPTED, SUCCEEDED, Ending
+from headway.jobs.watchdog import Watchdog
+from headway.slot import Slot
+
+if TYPE_CHECKING:
+    from headway.config import Settings
+    from headway.jobs.rows import Beginning
+    from headway.jobs.wire import Wire
+    from headway.slot import Lease
+
+# The children of a command often end a moment after it.
+_LEAVE_SECONDS = 0.2
+_INSIST_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
+
+
+class Attendant:
+    """A supervisor that is ready: everything is open before there is a job for it."""
+
+    def __init__(self, home: str, nursery: Wire) -> None:
+        self._home, self._nursery = home, nursery
+        self._settings = config.load(home)
+        self._settings_stamp = config.stamp(home)
+        self._governor = Governor(f"sqlite:///{home}")
+        self._board = Board(self._settings)
+        self._bells = Bells(home)
+
+    def serve(self) -> None:
+        """Wait for a job and see it through."""
+        family.adopt_orphans()
+        order = self._nursery.receive()
+        if order is None:
+            return
+        job: int = order["job"]
+        if config.stamp(self._home) != self._settings_stamp:
+            self._settings = self._board.settings = config.load(self._home)
+        try:
+            self._take_over(job, order["lease"])
+        except (AtCapacity, Cancelled) as error:  # the worker's lease is gone
+            self._nursery.send("declined", job=job, reason=str(error))
+
+    def _take_over(self, job: int, worker_lease: str) -> None:
+        """Go ahead on the worker's slot. It is ours when the worker lets go of it."""
+        wish = self._board.wish(job)
+        if wish is None:
+            self._nursery.send("declined", job=job, reason="it is not queued any more")
+            return
+        # What others see as the holder's command.
+        sys.argv = ["headway", "job", f"{job}:", *wish.command]
+        slot = Slot(self._governor.turnstile, wish.for_supervisor(worker_lease))
+        with slot as lease:
+            beginning = self._board.begin(job, holder=lease.id.partition("-")[0], lease=lease.id)
+            if beginning is None:
+                self._nursery.send("declined", job=job, reason="it is not queued any more")
+                return
+            self._nursery.send("took", job=job, lifeline=lease.lifeline)
+            self._bells.ring([job])
+            run = Run(
+                self._home,
+                self._settings,
+                beginning,
+                lease=lease,
+                nursery=self._nursery,
+                board=self._board,
+            )
+            ending = run.see_through()
+        self._write_down(job, beginning.number, ending)
+
+    def _write_down(self, job: int, number: int, ending: Ending) -> None:
+        """Until it works: a full disk must not turn a success into an interruption."""
+        while True:
+            try:
+                self._board.end(job, number, ending)
+            except StoreUnavailable:
+                time.sleep(_RETRY_SECONDS)
+            else:
+                self._bells.ring([job])
+                return
+
+
+class Run:
+    """One command and its family, from its start to the end of its last process."""
+
+    def __init__(
+        self,
+        home: str,
+        settings: Settings,
+        beginning: Beginning,
+        *,
+        lease: Lease,
+        nursery: Wire,
+        board: Board,
+    ) -> None:
+        self._beginning, self._lease, self._nursery = beginning, lease, nursery
+        self._board = board
+        self._grace_seconds = settings.grace_seconds
+        path = log.path_of(home, beginning.job, beginning.number)
+        self._log = log.LogWriter(path, settings.max_log_bytes)
+        self._watchdog = Watchdog(settings, beginning.options)
+        self._wake = self._output = self._command = -1
+        self._is_output_closed = self._is_nursery_gone = False
+        self._exit_code: int | None = None
+        # Why it is being ended, if not by itself; and when patience is over.
+        self._ending: Ending | None = None
+        self._next_blow: float | None = None
+        self._blow = signal.SIGTERM
+
+    def see_through(self) -> Ending:
+        """Run it; how it ended, when nothing of it is left."""
+        self._wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        try:
+            self._start()
+        except NotStartable as error:
+            self._log.note(str(error))
+            self._log.close()
+            return Ending(FAILED, str(error), exit_code=error.exit_code)
+        while not self._is_family_gone():
+            self._watch()
+            self._strike()
+            self._attend()
+        while self._take_output():
+            pass
+        self._log.close()
+        ending = self._verdict()
+        ending.output_bytes = self._log.written
+        return ending
+
+    def _attend(self) -> None:
+        """Sleep until something happens, and see to it."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        if not self._is_output_closed:
+            poll.register(self._output, select.POLLIN)
+        if not self._is_nursery_gone:
+            poll.register(self._nursery, select.POLLIN)
+        for descriptor, _ in poll.poll(self._patience_milliseconds()):
+            if descriptor == self._wake:
+                _empty(self._wake)
+            elif descriptor == self._output:
+                self._take_output()
+            else:
+                self._hear()
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        beginning = self._beginning
+        try:
+            os.chdir(beginning.directory)
+        except OSError as error:
+            reason = f"{beginning.directory}: {error.strerror}"
+            raise NotStartable(reason, programs.DENIED) from None
+        environ = {
+            **beginning.environ,
+            **self._lease.environ(),
+            "HEADWAY_JOB": f"{beginning.job}.{beginning.number}",
+        }
+        program = programs.find(beginning.command[0], beginning.environ, beginning.directory)
+        self._output, theirs = os.pipe2(os.O_CLOEXEC)
+        _widen(self._output)
+        os.set_blocking(self._output, False)
+        before = os.umask(beginning.umask)
+        try:
+            self._command = _spawn(program, beginning.command, environ, theirs)
+        except OSError as error:
+            raise programs.not_started(program, error) from None
+        finally:
+            os.umask(before)
+            os.close(theirs)
+            os.chdir("/")
+
+    # -- what happens meanwhile ---------------------------------------------------------------
+
+    def _take_output(self) -> bool:
+        """Move what there is to the log; false if there is nothing."""
+        try:
+            output = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not output:
+            self._is_output_closed = True
+            return False
+        self._log.write(output)
+        self._watchdog.heard()
+        return True
+
+    def _hear(self) -> None:
+        """Do what the nursery says; when it is gone, so is the worker."""
+        order = self._nursery.receive()
+        if order is None:
+            self._is_nursery_gone = True
+            self._end_with(Ending(INTERRUPTED, "its worker ended"))
+        elif order["kind"] == "cancel":
+            self._end_with(Ending(CANCELLED, order["reason"]))
+        else:
+            self._end_with(Ending(INTERRUPTED, order["reason"]))
+
+    def _is_family_gone(self) -> bool:
+        """Take note of those who ended; whether nobody is left."""
+        for pid, status in family.news():
+            if pid == 0:
+                return True
+            if pid == self._command and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+                self._exit_code = family.exit_code(status)
+                if self._next_blow is None:
+                    self._next_blow = time.monotonic() + _LEAVE_SECONDS
+        return False
+
+    def _watch(self) -> None:
+        if self._ending is not None or self._exit_code is not None:
+            return
+        warnings, bite = self._watchdog.look(self._log.written)
+        for warning in warnings:
+            self._log.note(f"warning: {warning}")
+            try:
+                self._board.warn(self._beginning.job, warning)
+            except StoreUnavailable:
+                pass  # it stands in the log
+        if bite is not None:
+            self._log.note(bite.reason)
+            self._end_with(Ending(FAILED, bite.reason, ended_by=bite._asdict(), event="killed"))
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def _end_with(self, ending: Ending) -> None:
+        """End everything, for this reason, unless it is being ended for another."""
+        if self._ending is None and self._exit_code is None:
+            self._ending = ending
+            self._next_blow = time.monotonic()
+
+    def _strike(self) -> None:
+        """First ask everyone to end; who is still there after the grace period is killed."""
+        if self._next_blow is None or time.monotonic() < self._next_blow:
+            return
+        family.tell(self._blow)
+        if self._blow == signal.SIGTERM:
+            family.tell(signal.SIGCONT)
+            self._blow, wait = signal.SIGKILL, self._grace_seconds
+        else:
+            wait = _INSIST_SECONDS
+        self._next_blow = time.monotonic() + wait
+
+    def _patience_milliseconds(self) -> float | None:
+        waits = []
+        if self._next_blow is not None:
+            waits.append(self._next_blow - time.monotonic())
+        elif (pace := self._watchdog.looks_every_seconds) is not None:
+            waits.append(pace)
+        return max(0.0, min(waits) * 1000 + 1) if waits else None
+
+    def _verdict(self) -> Ending:
+        code = self._exit_code
+        trouble = (
+            f"; its output could not be kept: {self._log.trouble}" if self._log.trouble else ""
+        )
+        if self._ending is not None:
+            ending = self._ending
+            ending.exit_code, ending.reason = code, f"{ending.reason}{trouble}"
+            return ending
+        if code == 0:
+            return Ending(SUCCEEDED, trouble.removeprefix("; ") or None, exit_code=0)
+        return Ending(FAILED, f"{_how(code)}{trouble}", exit_code=code)
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code > 128:  # noqa: PLR2004 - as a shell has it
+        try:
+            return f"ended by {signal.Signals(code - 128).name}"
+        except ValueError:
+            pass
+    return f"exit code {code}"
+
+
+def _spawn(program: str, words: list[str], environ: dict[str, str], output: int) -> int:
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
+    ]
+    options = {
+        "file_actions": actions,
+        "setpgroup": 0,
+        "setsigmask": [],
+        "setsigdef": signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    }
+    try:
+        return os.posix_spawn(program, words, environ, **options)  # type: ignore[arg-type]
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script without its first line, as every shell runs it.
+        words = ["/bin/sh", program, *words[1:]]
+        return os.posix_spawn("/bin/sh", words, environ, **options)  # type: ignore[arg-type]
+
+
+def _widen(pipe: int) -> None:
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except (AttributeError, OSError):
+        pass  # a narrow one does as well
+
+
+def _empty(pipe: int) -> None:
+    try:
+        os.read(pipe, 4096)
+    except BlockingIOError:
+        pass
+
+
+def tend(home: str, nursery: Wire) -> int:
+    """A supervisor's whole life; its exit code."""
+    try:
+        Attendant(home, nursery).serve()
+    except HeadwayError as error:
+        nursery.send("failed", reason=str(error))
+        return 1
+    return 0

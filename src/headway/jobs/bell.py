@@ -1,0 +1,103 @@
+"""Bells: how those who watch the board hear that it changed, without looking all the time.
+
+Each watcher has a named pipe in ``bells/``. Its name says what it watches: one job,
+or everything. Whoever changed the board writes a letter into those concerned. A bell
+is a hint and the board is the truth: who missed one finds out by a look now and then.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+ALL = "all"
+_RING = b"."
+
+
+class Bells:
+    """The bells of one home."""
+
+    def __init__(self, home: str) -> None:
+        self._directory = os.path.join(home, "bells")
+
+    def ring(self, jobs: Iterable[int]) -> None:
+        """Something changed about these jobs."""
+        try:
+            names = os.listdir(self._directory)
+        except FileNotFoundError:
+            return
+        concerned = {ALL, *map(str, jobs)}
+        for name in names:
+            if name.partition(".")[0] in concerned:
+                self._ring(os.path.join(self._directory, name))
+
+    def _ring(self, path: str) -> None:
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError:  # its watcher is gone
+            _unlink(path)
+            return
+        try:
+            os.write(pipe, _RING)
+        except (BlockingIOError, BrokenPipeError):
+            pass  # it has rung often enough, or nobody is there any more
+        finally:
+            os.close(pipe)
+
+    def watch(self, what: int | str = ALL) -> Bell:
+        """A bell that rings when this job changes, or any."""
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        return Bell(os.path.join(self._directory, f"{what}.{os.getpid()}.{os.urandom(3).hex()}"))
+
+
+class Bell:
+    """One watcher's own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        os.mkfifo(path, 0o600)
+        # For writing too: without a writer a pipe is always ready to be read.
+        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        assert stat.S_ISFIFO(os.fstat(self._pipe).st_mode)
+
+    def fileno(self) -> int:
+        """For those who wait for other things as well."""
+        return self._pipe
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until it rings, for at most this long."""
+        select.select([self._pipe], [], [], seconds)
+        self.hush()
+
+    def hush(self) -> None:
+        """Take note of everything that rang so far."""
+        try:
+            os.read(self._pipe, 65536)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Watch no more."""
+        _unlink(self._path)
+        os.close(self._pipe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

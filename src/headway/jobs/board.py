@@ -1,0 +1,533 @@
+"""The board: every change of a job's state, each in one durable transaction.
+
+Whatever races, a job and an attempt get one end: each change names the state that
+it starts from, and who comes second changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from headway.errors import QueueFull
+from headway.jobs import rows
+from headway.jobs.database import JobsDatabase
+from headway.jobs.orders import Surroundings
+from headway.jobs.rows import Beginning, Kept, Wish
+from headway.jobs.states import (
+    CANCELLED,
+    EXPIRED,
+    FINISHED,
+    HELD,
+    INTERRUPTED,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    UNFINISHED,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headway.config import Settings
+    from headway.jobs.orders import Order
+    from headway.jobs.states import Ending
+
+_INSERT = (
+    "insert into jobs (revision, state, unmet, arrival, rank, keys, path, weight, priority, task,"
+    " command, directory, umask, environment, options, dedupe, retries, expire_seconds,"
+    " submitted_at, expire_at) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+_UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
+
+
+# So many ids are remembered.
+_MAX_DROPPED = 100
+
+
+class Board:
+    """The jobs of one home."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._boost = int(settings.boost_seconds * 1e6)
+        self.database = JobsDatabase(settings.home, timeout_seconds=settings.store_timeout_seconds)
+
+    # -- coming in ------------------------------------------------------------------------
+
+    def submit(
+        self, orders: Sequence[Order], *, admit: Callable[[sqlite3.Connection], None] | None = None
+    ) -> list[Kept]:
+        """Keep the orders, all or none; durable when this returns.
+
+        ``admit`` is called inside the transaction and raises if they must not be kept.
+        """
+        around, prepared = Surroundings(), [order.options(self.settings) for order in orders]
+
+        def work(connection: sqlite3.Connection) -> list[Kept]:
+            if admit is not None:
+                admit(connection)
+            self._refuse_if_full(connection, len(orders))
+            return [
+                self._keep(connection, order, options, around)
+                for order, options in zip(orders, prepared, strict=True)
+            ]
+
+        return self.database.change(work)
+
+    def _refuse_if_full(self, connection: sqlite3.Connection, more: int) -> None:
+        (waiting,) = connection.execute(
+            "select count(*) from jobs where state in ('held', 'queued')"
+        ).fetchone()
+        if waiting + more > self.settings.max_jobs:
+            raise QueueFull(waiting, self.settings.max_jobs)
+
+    def _keep(
+        self,
+        connection: sqlite3.Connection,
+        order: Order,
+        options: dict[str, object],
+        around: Surroundings,
+    ) -> Kept:
+        if order.dedupe is not None:
+            found = connection.execute(
+                f"select id, state from jobs where dedupe = ? and state in ({_UNFINISHED})",
+                (order.dedupe,),
+            ).fetchone()
+            if found:
+                return Kept(*found, is_new=False)
+        settings, now, arrival = self.settings, time.time(), rows.next_arrival(connection)
+        hold = settings.approve == "always" if order.hold is None else order.hold
+        state = HELD if hold else QUEUED
+        expire = settings.expire_seconds if order.expire_seconds is None else order.expire_seconds
+        if expire == float("inf"):
+            expire = None
+        unmet, failed = rows.dependencies(connection, order.after)
+        environ = around.environ if order.environ is None else order.environ
+        job = connection.execute(
+            _INSERT,
+            (
+                rows.next_revision(connection),
+                state,
+                len(unmet),
+                arrival,
+                arrival - order.priority * self._boost,
+                "\n".join(order.keys),
+                "\n".join(("", *order.path, "")),
+                order.weight,
+                order.priority,
+                order.task,
+                os.fsencode("\0".join(order.command)),
+                os.fsencode(order.directory or around.directory),
+                around.umask if order.umask is None else order.umask,
+                rows.environment(connection, environ),
+                rows.as_json(options),
+                order.dedupe,
+                settings.retries if order.retries is None else order.retries,
+                expire,
+                now,
+                None if expire is None else now + expire,
+            ),
+        ).lastrowid
+        assert job is not None
+        for after in unmet:
+            connection.execute("insert into dependencies values (?, ?)", (after, job))
+        if failed:
+            state = self._end(connection, job, CANCELLED, None, failed)
+        else:
+            self._tell(connection, job, "queued")
+        return Kept(job, state, is_new=True)
+
+    # -- running --------------------------------------------------------------------------
+
+    def wish(self, job: int) -> Wish | None:
+        """What a queued job asks for; nothing if it is not queued any more."""
+        found = self.wishes("id = ? and state = 'queued' and unmet = 0", job)
+        return found[0] if found else None
+
+    def wishes(self, condition: str, *values: object) -> list[Wish]:
+        """What the jobs that fulfil a condition ask for."""
+        query = f"select {rows.WISH_COLUMNS} from jobs where {condition}"
+        return self.database.read(
+            lambda connection: [Wish(row) for row in connection.execute(query, values)]
+        )
+
+    def begin(self, job: int, *, holder: str, lease: str) -> Beginning | None:
+        """Start the next attempt of a queued job; nothing if it is not queued any more."""
+
+        def work(connection: sqlite3.Connection) -> Beginning | None:
+            row = connection.execute(
+                "select command, directory, umask, variables, options, task, attempts"
+                " from jobs join environments on environments.id = jobs.environment"
+                " where jobs.id = ? and state = 'queued' and unmet = 0",
+                (job,),
+            ).fetchone()
+            if row is None:
+                return None
+            now, number = time.time(), row[6] + 1
+            connection.execute(
+                "update jobs set revision = ?, state = 'running', attempts = ?, started_at = ?,"
+                " expire_at = null, ended_at = null, exit_code = null, end_reason = null"
+                " where id = ?",
+                (rows.next_revision(connection), number, now, job),
+            )
+            connection.execute(
+                "insert into attempts (job, number, holder, pid, lease, started_at, state)"
+                " values (?, ?, ?, ?, ?, ?, 'running')",
+                (job, number, holder, os.getpid(), lease, now),
+            )
+            self._tell(connection, job, "started")
+            return Beginning(job, number, row)
+
+        return self.database.change(work)
+
+    def end(self, job: int, number: int, ending: Ending) -> str | None:
+        """End an attempt, and its job unless it is queued again; the job's state.
+
+        Nothing if the attempt has ended before.
+        """
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            changed = connection.execute(
+                "update attempts set ended_at = ?, state = ?, exit_code = ?, end_reason = ?,"
+                " ended_by = ?, output_bytes = ?"
+                " where job = ? and number = ? and ended_at is null",
+                (
+                    time.time(),
+                    ending.state,
+                    ending.exit_code,
+                    ending.reason,
+                    rows.as_json(ending.ended_by) if ending.ended_by else None,
+                    ending.output_bytes,
+                    job,
+                    number,
+                ),
+            ).rowcount
+            if not changed:
+                return None
+            retries, retried, cancel_reason = connection.execute(
+                "select retries, retried, cancel_reason from jobs where id = ?", (job,)
+            ).fetchone()
+            if ending.may_run_again and retried < retries and cancel_reason is None:
+                return self._queue_again(connection, job)
+            state, reason = ending.state, ending.reason
+            if state == INTERRUPTED and cancel_reason is not None:
+                state, reason = CANCELLED, cancel_reason
+            return self._end(connection, job, state, ending.exit_code, reason, event=ending.event)
+
+        return self.database.change(work)
+
+    def _queue_again(self, connection: sqlite3.Connection, job: int) -> str:
+        """At its old place, because it waited for that already."""
+        state = HELD if self.settings.approve in ("retries", "always") else QUEUED
+        connection.execute(
+            "update jobs set revision = ?, state = ?, retried = retried + 1 where id = ?",
+            (rows.next_revision(connection), state, job),
+        )
+        self._tell(connection, job, "queued")
+        return state
+
+    def changed_since(self, revision: int) -> list[Wish]:
+        """The jobs that changed after a change, the oldest change first."""
+        return self.wishes("revision > ? order by revision", revision)
+
+    def counts_ready(self) -> int:
+        """How many jobs wait for nothing but their slots."""
+        query = "select count(*) from jobs where state = 'queued' and unmet = 0"
+        return self.database.read(lambda connection: int(connection.execute(query).fetchone()[0]))
+
+    def under_way(self, job: int | None = None) -> list[tuple[int, int, str]]:
+        """Attempts whose end is not written down: job, number, and who supervises it."""
+        condition, values = ("", ()) if job is None else (" and job = ?", (job,))
+        query = f"select job, number, holder from attempts where ended_at is null{condition}"
+        return self.database.read(lambda connection: connection.execute(query, values).fetchall())
+
+    def warn(self, job: int, warning: str) -> None:
+        """Have people told of what a watchdog warns of."""
+        self.database.change(lambda connection: self._tell(connection, job, "warned", warning))
+
+    # -- what people do ---------------------------------------------------------------------
+
+    def cancel(self, job: int, reason: str) -> str | None:
+        """End a job that waits, or note that one that runs shall be ended; its state before.
+
+        Nothing if it has ended.
+        """
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            state = rows.state_of(connection, job)
+            if state in (HELD, QUEUED):
+                self._end(connection, job, CANCELLED, None, reason)
+            elif state == RUNNING:
+                connection.execute(
+                    "update jobs set revision = ?, cancel_reason = coalesce(cancel_reason, ?)"
+                    " where id = ?",
+                    (rows.next_revision(connection), reason, job),
+                )
+            return state if state in UNFINISHED else None
+
+        return self.database.change(work)
+
+    def approve(self, job: int) -> bool:
+        """Queue a job that was held; its place is that of its approval."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if rows.state_of(connection, job) != HELD:
+                return False
+            self._queue(connection, job)
+            return True
+
+        return self.database.change(work)
+
+    def retry(self, job: int) -> str | None:
+        """Queue a finished job again, at the end; its new state, or nothing if it has not ended."""
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            if rows.state_of(connection, job) not in FINISHED:
+                return None
+            now = time.time()
+            connection.execute(
+                "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
+                " ended_at = null, exit_code = null, end_reason = null,"
+                " expire_at = ? + expire_seconds where id = ?",
+                (now, job),
+            )
+            connection.execute("delete from dependencies where job = ?", (job,))
+            if self.settings.approve in ("retries", "always"):
+                connection.execute(
+                    "update jobs set revision = ?, state = 'held' where id = ?",
+                    (rows.next_revision(connection), job),
+                )
+                return HELD
+            self._queue(connection, job)
+            return QUEUED
+
+        return self.database.change(work)
+
+    def _queue(self, connection: sqlite3.Connection, job: int) -> None:
+        arrival = rows.next_arrival(connection)
+        connection.execute(
+            "update jobs set revision = ?, state = 'queued', arrival = ?,"
+            " rank = ? - priority * ? where id = ?",
+            (rows.next_revision(connection), arrival, arrival, self._boost, job),
+        )
+        self._tell(connection, job, "queued")
+
+    def move_first(self, job: int, *, before: int | None) -> bool:
+        """Put a queued job in front of all other jobs, and of the given rank."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if rows.state_of(connection, job) != QUEUED:
+                return False
+            (least,) = connection.execute(
+                "select min(rank) from jobs where state = 'queued'"
+            ).fetchone()
+            rank = min(least, least if before is None else before) - 1
+            connection.execute(
+                "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
+                (rows.next_revision(connection), rank, rank, self._boost, job),
+            )
+            return True
+
+        return self.database.change(work)
+
+    # -- what time does -----------------------------------------------------------------------
+
+    def expire(self, now: float) -> list[int]:
+        """End the jobs whose time to start is over."""
+        due = "from jobs where state in ('held', 'queued') and expire_at <= ?"
+        if not self.database.read(
+            lambda connection: connection.execute(f"select 1 {due} limit 1", (now,)).fetchone()
+        ):
+            return []
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            rows = connection.execute(f"select id, expire_seconds {due}", (now,)).fetchall()
+            for job, seconds in rows:
+                reason = f"it had not started {seconds:g} s after it was submitted"
+                self._end(connection, job, EXPIRED, None, reason)
+            return [job for job, _ in rows]
+
+        return self.database.change(work)
+
+    def next_expiry(self) -> float | None:
+        """When the next job's time to start is over."""
+        query = "select min(expire_at) from jobs where state in ('held', 'queued')"
+        found: float | None = self.database.read(
+            lambda connection: connection.execute(query).fetchone()[0]
+        )
+        return found
+
+    def mark_read(self, jobs: Iterable[int]) -> None:
+        """Somebody has seen how these ended."""
+        listed = ", ".join(str(int(job)) for job in jobs)
+        unread = f"id in ({listed}) and is_read = 0 and ended_at is not null"
+        query = f"select 1 from jobs where {unread} limit 1"
+        if listed and self.database.read(lambda found: found.execute(query).fetchone()):
+            self.database.change(
+                lambda found: found.execute(f"update jobs set is_read = 1 where {unread}")
+            )
+
+    def prune(self, *, ended_before: float | None = None, keep: int | None = None) -> Pruned:
+        """Forget finished jobs that ended before a time, and all but so many of the newest."""
+        finished = f"state not in ({_UNFINISHED})"
+        conditions, values = [], []
+        if ended_before is not None:
+            conditions.append("ended_at < ?")
+            values.append(ended_before)
+        if keep is not None:
+            newest = f"select id from jobs where {finished} order by ended_at desc, id desc limit ?"
+            conditions.append(f"id not in ({newest})")
+            values.append(keep)
+        where = f"{finished} and ({' or '.join(conditions) or 'true'})"
+        query = f"select id, attempts, is_read from jobs where {where} order by id"
+        if not self.database.read(lambda found: found.execute(query, values).fetchone()):
+            return Pruned([])
+
+        def work(connection: sqlite3.Connection) -> Pruned:
+            pruned = Pruned(connection.execute(query, values).fetchall())
+            for job, _, _ in pruned.rows:
+                connection.execute("delete from attempts where job = ?", (job,))
+                connection.execute("delete from news where job = ?", (job,))
+                connection.execute("delete from jobs where id = ?", (job,))
+            connection.execute(
+                "delete from environments where id not in (select environment from jobs)"
+            )
+            return pruned
+
+        return self.database.change(work)
+
+    def note_dropped(self, jobs: list[int]) -> None:
+        """Remember for the next listing that finished jobs were dropped which nobody had seen."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            before = _fact(connection, "dropped")
+            text = " ".join([*before.split(), *map(str, jobs)][-_MAX_DROPPED:])
+            connection.execute("insert or replace into facts values ('dropped', ?)", (text,))
+
+        self.database.change(work)
+
+    def take_dropped(self) -> list[int]:
+        """What was noted like that, once."""
+        if not self.database.exists() or not self.database.read(
+            lambda connection: _fact(connection, "dropped")
+        ):
+            return []
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            dropped = [int(job) for job in _fact(connection, "dropped").split()]
+            connection.execute("delete from facts where name = 'dropped'")
+            return dropped
+
+        return self.database.change(work)
+
+    # -- telling people -------------------------------------------------------------------------
+
+    def tell_empty(self) -> None:
+        """The last job has ended."""
+        if not (self.settings.notify or self.settings.notify_command):
+            return
+
+        def work(connection: sqlite3.Connection) -> None:
+            unfinished = f"select 1 from jobs where state in ({_UNFINISHED}) limit 1"
+            if not connection.execute(unfinished).fetchone():
+                self._note(connection, None, "empty", "")
+
+        self.database.change(work)
+
+    def news(self) -> list[tuple[int, int | None, str, float, str]]:
+        """What people are to be told: its number, the job, the event, when, and details."""
+        query = "select id, job, event, at, details from news order by id"
+        return self.database.read(lambda connection: connection.execute(query).fetchall())
+
+    def drop_news(self, number: int) -> None:
+        """It was sent, or will never be."""
+        self.database.change(
+            lambda connection: connection.execute("delete from news where id = ?", (number,))
+        )
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _end(
+        self,
+        connection: sqlite3.Connection,
+        job: int,
+        state: str,
+        exit_code: int | None,
+        reason: str | None,
+        *,
+        event: str = "",
+    ) -> str:
+        """A job's one end, and what follows from it for those that come after it."""
+        connection.execute(
+            "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
+            f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
+            (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
+        )
+        self._tell(connection, job, event or state)
+        followers = connection.execute(
+            "select job from dependencies where after = ?", (job,)
+        ).fetchall()
+        if followers:
+            connection.execute("delete from dependencies where after = ?", (job,))
+        for (follower,) in followers:
+            if state == SUCCEEDED:
+                connection.execute(
+                    "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
+                    (rows.next_revision(connection), follower),
+                )
+            elif rows.state_of(connection, follower) in (HELD, QUEUED):
+                self._end(connection, follower, CANCELLED, None, rows.no_longer(job, state))
+        return state
+
+    def _tell(
+        self, connection: sqlite3.Connection, job: int, event: str, details: str = ""
+    ) -> None:
+        """Note for the worker what people are to be told, if anybody wants to be."""
+        event = {SUCCEEDED: "finished"}.get(event, event)
+        settings = self.settings
+        is_wanted = bool(settings.notify or settings.notify_command)
+        if not is_wanted:
+            (options,) = connection.execute(
+                "select options from jobs where id = ?", (job,)
+            ).fetchone()
+            is_wanted = '"notify"' in options
+        if is_wanted:
+            self._note(connection, job, event, details)
+
+    @staticmethod
+    def _note(connection: sqlite3.Connection, job: int | None, event: str, details: str) -> None:
+        connection.execute(
+            "insert into news (job, event, at, details) values (?, ?, ?, ?)",
+            (job, event, time.time(), details),
+        )
+
+
+class Pruned:
+    """Finished jobs that were forgotten."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: list[tuple[int, int, int]]) -> None:
+        # The job, how many attempts it had, and whether anybody had seen its end.
+        self.rows = rows
+
+    @property
+    def unread(self) -> list[int]:
+        """Those whose end nobody had seen."""
+        return [job for job, _, is_read in self.rows if not is_read]
+
+    def remove_logs(self, home: str) -> None:
+        """Delete what they had written."""
+        from headway.jobs import log  # noqa: PLC0415
+
+        for job, attempts, _ in self.rows:
+            for number in range(1, attempts + 1):
+                log.remove(log.path_of(home, job, number))
+
+
+def _fact(connection: sqlite3.Connection, name: str) -> str:
+    row = connection.execute("select value from facts where name = ?", (name,)).fetchone()
+    return "" if row is None else str(row[0])

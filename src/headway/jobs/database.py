@@ -1,0 +1,224 @@
+"""``jobs.db`` as a file: one writer at a time, and every commit on disk before it returns."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+
+from headway import clocks
+from headway.errors import HeadwayError, StoreUnavailable
+from headway.stores.database import Damaged, translate
+from headway.stores.driver import sqlite3
+from headway.stores.guard import Guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+FORMAT = 1
+_APPLICATION_ID = 0x48444A42  # "HDJB"
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+# A log that is written again from its start is synced far faster than one that grows.
+_LOG_PAGES = 100
+
+
+class JobsDatabase:
+    """A connection to the board's file, made when it is first needed, and again after a fork."""
+
+    def __init__(self, home: str, *, timeout_seconds: float) -> None:
+        self.path = os.path.join(home, "jobs.db")
+        self._home, self._timeout_seconds = home, timeout_seconds
+        self._guard: Guard | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._identity = (0, 0)
+        self._pid = 0
+        self._lock = _thread.RLock()
+
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do the work in one transaction that is on disk when this returns."""
+        self._move_in()
+        guard = self._guard
+        assert guard is not None
+        try:
+            guard.acquire(patient=True)
+            with self._lock:
+                return _transact(self._connected(), work)
+        except sqlite3.Error as error:
+            raise self._meaning(error) from error
+        finally:
+            guard.release()
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Look at one consistent state; nobody has to wait for that."""
+        self._move_in()
+        try:
+            with self._lock:
+                connection = self._connected()
+                try:
+                    connection.execute("begin")
+                    return work(connection)
+                finally:
+                    _roll_back(connection)
+        except sqlite3.Error as error:
+            raise self._meaning(error) from error
+
+    def exists(self) -> bool:
+        """Whether anyone ever kept a job here."""
+        return os.path.exists(self.path)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._pid == os.getpid():
+            if self._connection is not None:
+                self._connection.close()
+            if self._guard is not None:
+                self._guard.close()
+        self._connection, self._guard = None, None
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def _move_in(self) -> None:
+        if self._guard is not None and self._pid == os.getpid():
+            return
+        if self._connection is not None:  # a parent's: SQLite must not touch it here
+            _abandoned.append(self._connection)
+        self._connection, self._pid, self._lock = None, os.getpid(), _thread.RLock()
+        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        path = os.path.join(self._home, "jobs.lock")
+        self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._identity == _identity(self.path):
+            return self._connection
+        if self._connection is not None:  # its file was taken away under us
+            _abandoned.append(self._connection)
+            self._connection = None
+        created = not os.path.exists(self.path)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._timeout_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            connection.execute(f"pragma wal_autocheckpoint = {_LOG_PAGES}")
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if created:
+            _sync_directory(self._home)
+        self._connection, self._identity = connection, _identity(self.path)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = _version(connection)
+        if version == 0:
+            _transact(connection, _create)
+            version = _version(connection)
+        if version > FORMAT:
+            raise StoreUnavailable(
+                self.path,
+                f"it was made by a newer Headway (format {version}, this one knows {FORMAT});"
+                " upgrade this one",
+            )
+        if not _is_of_this_boot(connection):
+            _transact(connection, _rebase_after_boot)
+
+    def _meaning(self, error: sqlite3.Error) -> HeadwayError:
+        meaning = translate(error, self.path, self._timeout_seconds)
+        if isinstance(meaning, Damaged):
+            return StoreUnavailable(
+                self.path,
+                f"it is damaged ({meaning}). It holds the jobs, so nothing was thrown away:"
+                " move it aside to start anew, or restore it from a backup",
+            )
+        return meaning
+
+
+# Connections of a parent process, or to a file that is gone: closing them would do harm.
+_abandoned: list[sqlite3.Connection] = []
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
+
+
+def _transact(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    try:
+        connection.execute("begin immediate")
+        result = work(connection)
+        connection.execute("commit")
+    except BaseException:
+        _roll_back(connection)
+        raise
+    return result
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("rollback")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if _version(connection):  # somebody else was faster
+        return
+    with open(_SCHEMA, encoding="utf-8") as file:
+        # Not executescript: that commits what is open.
+        for statement in _statements(file.read()):
+            connection.execute(statement)
+    connection.execute(f"pragma application_id = {_APPLICATION_ID}")
+    connection.execute(f"pragma user_version = {FORMAT}")
+
+
+def _statements(script: str) -> list[str]:
+    lines = [line for line in script.splitlines() if not line.lstrip().startswith("--")]
+    return [part for part in "\n".join(lines).split(";") if part.strip()]
+
+
+def _sync_directory(path: str) -> None:
+    """A new file's name has to survive a power cut too."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_of_this_boot(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("select value from facts where name = 'boot'").fetchone()
+    return found is not None and found[0] == clocks.boot_name()
+
+
+def _rebase_after_boot(connection: sqlite3.Connection) -> None:
+    """After a restart of the machine its clock began anew: keep order and age of the jobs."""
+    if _is_of_this_boot(connection):  # somebody else was faster
+        return
+    now, last = clocks.boot_microseconds(), None
+    unfinished = connection.execute(
+        "select id, submitted_at, arrival - rank from jobs"
+        " where state in ('held', 'queued', 'running') order by arrival, id"
+    ).fetchall()
+    for job, submitted_at, head_start in unfinished:
+        arrival = now - int(max(0.0, time.time() - submitted_at) * 1e6)
+        last = arrival if last is None else max(arrival, last + 1)
+        connection.execute(
+            "update jobs set arrival = ?, rank = ? where id = ?", (last, last - head_start, job)
+        )
+    connection.execute("insert or replace into facts values ('boot', ?)", (clocks.boot_name(),))

@@ -1,0 +1,182 @@
+"""The nursery: forks the supervisors of attempts, and clears up if one is killed.
+
+A process of its own, small and with one thread, so that forking is fast and safe. It
+always has one supervisor ready. It is the parent of all of them, and of what one that
+was killed leaves behind: that it ends, and until then it keeps a copy of the lock of
+the dead, so that its slot is not free too early. When the worker is gone, everything
+here ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil  # noqa: F401 - loaded once for all supervisors
+
+from headway import family
+from headway.jobs.attempt import tend
+from headway.jobs.wire import Wire
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# It ends with its worker, and not because somebody pressed Ctrl-C.
+_UNHEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_INSIST_SECONDS = 0.02
+_RETRY_SECONDS = 1.0
+
+
+class Charge:
+    """One supervisor, as its nursery knows it."""
+
+    __slots__ = ("job", "lifeline", "pid", "wire")
+
+    def __init__(self, pid: int, wire: Wire) -> None:
+        self.pid, self.wire = pid, wire
+        self.job: int | None = None
+        self.lifeline: int | None = None
+
+
+class Nursery:
+    """All supervisors of one worker."""
+
+    def __init__(self, home: str, worker: Wire) -> None:
+        self._home, self._worker = home, worker
+        self._charges: dict[int, Charge] = {}
+        self._spare: Charge | None = None
+        self._is_worker_gone = False
+        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> None:
+        """Serve the worker until it is gone and nothing is left."""
+        os.setsid()
+        family.adopt_orphans()
+        # Not ignored: a job would inherit that.
+        for signum in (*_UNHEEDED, signal.SIGCHLD):
+            signal.signal(signum, lambda *_: None)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        while not (self._is_worker_gone and not self._charges):
+            if self._spare is None and not self._is_worker_gone:
+                self._spare = self._fork()
+            self._wait()
+            self._bury()
+
+    def _fork(self) -> Charge:
+        near, far = Wire.pair()
+        pid = os.fork()
+        if pid == 0:
+            near.close()
+            self._become_supervisor(far)
+        far.close()
+        charge = Charge(pid, near)
+        self._charges[pid] = charge
+        return charge
+
+    def _become_supervisor(self, wire: Wire) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            os.setsid()
+            self._worker.close()
+            for charge in self._charges.values():
+                charge.wire.close()
+                if charge.lifeline is not None:
+                    os.close(charge.lifeline)
+            os.close(self._wake)
+            os.close(self._woken)
+            code = tend(self._home, wire)
+        except BaseException:  # noqa: BLE001 - the last one who could show it
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        by_descriptor = {charge.wire.fileno(): charge for charge in self._charges.values()}
+        for descriptor in (self._wake, *by_descriptor):
+            poll.register(descriptor, select.POLLIN)
+        if not self._is_worker_gone:
+            poll.register(self._worker.fileno(), select.POLLIN)
+        for descriptor, _ in poll.poll():
+            if descriptor == self._wake:
+                os.read(self._wake, 4096)
+            elif descriptor in by_descriptor:
+                self._pass_on(by_descriptor[descriptor])
+            else:
+                self._obey()
+
+    def _obey(self) -> None:
+        """Do what the worker says; if it is gone, end everything."""
+        order = self._worker.receive()
+        if order is None:
+            self._is_worker_gone = True
+            for charge in self._charges.values():
+                charge.wire.hang_up()
+        elif order["kind"] == "start":
+            charge = self._spare or self._fork()
+            self._spare = None
+            charge.job = order["job"]
+            charge.wire.send("start", job=charge.job, lease=order["lease"])
+        else:
+            for charge in self._charges.values():
+                if charge.job == order["job"]:
+                    charge.wire.send(order["kind"], reason=order["reason"])
+
+    def _pass_on(self, charge: Charge) -> None:
+        """Take the copy of a supervisor's lock, and tell the worker the rest."""
+        message = charge.wire.receive()
+        if message is None:
+            return  # it ended, and is buried when its death is heard of
+        charge.lifeline = message.pop("lifeline", charge.lifeline)
+        kind = message.pop("kind")
+        self._worker.send(kind, **{**message, "job": charge.job})
+
+    def _bury(self) -> None:
+        """Clear up after supervisors that ended; their slots are free only when all is gone."""
+        died = self._reap()
+        if any(os.WIFSIGNALED(status) for _, status in died):
+            died += self._end_orphans()
+        for charge, status in died:
+            self._pass_on(charge)
+            charge.wire.close()
+            if charge.lifeline is not None:
+                os.close(charge.lifeline)
+            if charge is self._spare:
+                self._spare = None
+                if not os.WIFSIGNALED(status):
+                    # It cannot open the home, and that will not be better at once.
+                    time.sleep(_RETRY_SECONDS)
+            if charge.job is not None:
+                self._worker.send("gone", job=charge.job)
+
+    def _reap(self) -> list[tuple[Charge, int]]:
+        died = []
+        for pid, status in family.news():
+            if pid in self._charges and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+                died.append((self._charges.pop(pid), status))
+        return died
+
+    def _end_orphans(self) -> list[tuple[Charge, int]]:
+        """Kill what a killed supervisor has left, until nothing of it is there."""
+        died = self._reap()
+        while family.tell(signal.SIGKILL, but=frozenset(self._charges)):
+            time.sleep(_INSIST_SECONDS)
+            died += self._reap()
+        return died
+
+
+def main(words: list[str]) -> None:
+    """What the worker starts: the home, and the descriptor that leads to it."""
+    home, descriptor = words
+    gc.freeze()  # what is loaded now stays shared with the supervisors
+    Nursery(home, Wire.inherited(int(descriptor))).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

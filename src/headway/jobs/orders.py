@@ -1,0 +1,239 @@
+"""What somebody wants to have run: an order, checked before it is kept."""
+
+from __future__ import annotations
+
+import os
+
+from headway import config, durations, keys, sizes
+from headway.errors import ConfigError
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TypedDict
+
+    from headway.config import Settings
+
+    class Options(TypedDict, total=False):
+        """What can be said about a job besides its command; see ``Order``."""
+
+        keys: Sequence[str] | str
+        task: str | None
+        priority: int
+        weight: int
+        expire: float | str | None
+        hold: bool | None
+        after: Sequence[int]
+        retries: int | None
+        dedupe: str | None
+        notify: Sequence[str]
+        notify_on: Sequence[str] | None
+        max_runtime: float | str | None
+        idle_warn: float | str | None
+        idle_kill: float | str | None
+        max_output: int | str | None
+        directory: str | None
+        environ: Mapping[str, str] | None
+        umask: int | None
+
+
+# What a surrounding lease or job has put there; a job stands for itself.
+_MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+MAX_NAME_LENGTH = 200
+_MAX_RETRIES = 1000
+
+
+class Order:
+    """A command and how it is to be run. What is not said comes from the settings.
+
+    ``environ``, ``directory`` and ``umask`` are those of the caller unless given.
+    """
+
+    __slots__ = (
+        "after",
+        "command",
+        "dedupe",
+        "directory",
+        "environ",
+        "expire_seconds",
+        "hold",
+        "keys",
+        "notify",
+        "notify_on",
+        "path",
+        "priority",
+        "retries",
+        "task",
+        "umask",
+        "watch",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        keys: Sequence[str] | str = (),
+        task: str | None = None,
+        priority: int = 0,
+        weight: int = 1,
+        expire: float | str | None = None,
+        hold: bool | None = None,
+        after: Sequence[int] = (),
+        retries: int | None = None,
+        dedupe: str | None = None,
+        notify: Sequence[str] = (),
+        notify_on: Sequence[str] | None = None,
+        max_runtime: float | str | None = None,
+        idle_warn: float | str | None = None,
+        idle_kill: float | str | None = None,
+        max_output: int | str | None = None,
+        directory: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        umask: int | None = None,
+    ) -> None:
+        self.command = _words(command)
+        self.keys = (keys,) if isinstance(keys, str) else tuple(keys) or (_agent(self.command[0]),)
+        self.path = _path(self.keys)
+        self.task = None if task is None else check_task(task)
+        self.priority = _whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+        self.weight = _whole("weight", weight, 1, MAX_WEIGHT)
+        self.expire_seconds = _expiry(expire)
+        self.hold = hold
+        self.after = tuple(_whole("after", job, 1, 2**62) for job in after)
+        self.retries = None if retries is None else _whole("retries", retries, 0, _MAX_RETRIES)
+        self.dedupe = None if dedupe is None else _name("dedupe", dedupe)
+        self.notify = tuple(_url(url) for url in ([notify] if isinstance(notify, str) else notify))
+        self.notify_on = None if notify_on is None else _events(notify_on)
+        self.watch = _watch(max_runtime, idle_warn, idle_kill, max_output)
+        self.directory = None if directory is None else os.path.abspath(directory)
+        self.environ = None if environ is None else packed(environ)
+        self.umask = None if umask is None else _whole("umask", umask, 0, 0o777)
+
+    def options(self, settings: Settings) -> dict[str, object]:
+        """What is kept as JSON: everything that differs from the settings."""
+        self._check_watch(settings)
+        options: dict[str, object] = dict(self.watch)
+        if self.notify:
+            options["notify"] = list(self.notify)
+        if self.notify_on is not None:
+            options["notify_on"] = list(self.notify_on)
+        return options
+
+    def _check_watch(self, settings: Settings) -> None:
+        if self.watch:
+            names = ("max_runtime_seconds", "idle_warn_seconds", "idle_kill_seconds")
+            merged = {name: self.watch.get(name, getattr(settings, name)) for name in names}
+            problems = config.shadowed(merged)
+            if problems:
+                raise ConfigError(*problems)
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    if isinstance(command, str) or not all(isinstance(word, str) for word in command):
+        raise ConfigError(f'a command is a list of words: ["ls", "-l"], got {command!r}')
+    words = list(command)
+    if not words or not words[0]:
+        raise ConfigError("a command needs at least the name of a program")
+    if any("\0" in word for word in words):
+        raise ConfigError("a command cannot contain zero bytes")
+    return words
+
+
+def _agent(program: str) -> str:
+    return keys.agent_key(os.path.basename(program))
+
+
+def _path(named: tuple[str, ...]) -> tuple[str, ...]:
+    for key in named:
+        keys.check(key)
+    return keys.path(named)
+
+
+def _whole(name: str, value: object, least: int, most: int) -> int:
+    if value.__class__ is not int or not least <= value <= most:
+        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    return value
+
+
+def _expiry(expire: float | str | None) -> float | None:
+    """Seconds, infinity for "never", or nothing for what the settings say."""
+    if expire is None:
+        return None
+    return float("inf") if expire == "never" else durations.seconds(expire, name="expire")
+
+
+def _name(what: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME_LENGTH:
+        raise ConfigError(f"{what} must be a name of at most {MAX_NAME_LENGTH} letters")
+    return value
+
+
+def _url(url: object) -> str:
+    if not isinstance(url, str) or "://" not in url:
+        # Not shown: people mistype secrets as well.
+        raise ConfigError('notify must be a URL such as "ntfy://my-topic"')
+    return url
+
+
+def _events(events: Sequence[str]) -> tuple[str, ...]:
+    for event in events:
+        if event not in config.JOB_EVENTS:
+            known = ", ".join(config.JOB_EVENTS)
+            raise ConfigError(f"notify_on: {event!r} is no event; known are {known}")
+    return tuple(events)
+
+
+def _watch(
+    max_runtime: float | str | None,
+    idle_warn: float | str | None,
+    idle_kill: float | str | None,
+    max_output: int | str | None,
+) -> dict[str, float | int | None]:
+    """The watchdogs that were named; the word "off" takes one away."""
+    watch: dict[str, float | int | None] = {}
+    named = (("max_runtime", max_runtime), ("idle_warn", idle_warn), ("idle_kill", idle_kill))
+    for name, given in named:
+        if given is not None:
+            off = given == "off"
+            watch[f"{name}_seconds"] = None if off else durations.seconds(given, name=name)
+    if max_output is not None:
+        off = max_output == "off"
+        watch["max_output_bytes"] = None if off else sizes.size(max_output, name="max_output")
+    return watch
+
+
+class Surroundings:
+    """The directory, the environment and the umask of this process, as a job keeps them."""
+
+    __slots__ = ("directory", "environ", "umask")
+
+    def __init__(self) -> None:
+        self.directory, self.environ, self.umask = os.getcwd(), packed(os.environ), _own_umask()
+
+
+def packed(environ: Mapping[str, str]) -> bytes:
+    """An environment without the marks of a lease around it, as bytes."""
+    kept = (f"{name}={value}" for name, value in environ.items() if name not in _MARKS)
+    return os.fsencode("\0".join(kept))
+
+
+def unpacked(environ: bytes) -> dict[str, str]:
+    """What was packed."""
+    pairs = (pair.partition("=") for pair in os.fsdecode(environ).split("\0") if pair)
+    return {name: value for name, _, value in pairs}
+
+
+def _own_umask() -> int:
+    """What the system tells; asking it by setting another one would race with other threads."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

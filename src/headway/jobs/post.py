@@ -1,0 +1,64 @@
+"""A post: held by one process of a home at a time, by a kernel lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+class Post:
+    """Something that only one process may do, such as being the worker."""
+
+    def __init__(self, home: str, name: str = "worker") -> None:
+        self._path = os.path.join(home, f"{name}.lock")
+        self._lock: int | None = None
+
+    def take(self) -> bool:
+        """Be the one; false if there is one."""
+        lock = os.open(self._path, _OPEN, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()} {time.time():.3f}\n".encode(), 0)
+        self._lock = lock
+        return True
+
+    def leave(self) -> None:
+        """Make room for another."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def holder(self) -> tuple[int, float] | None:
+        """The pid of the one and since when it is that; nothing if there is none."""
+        try:
+            lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid, _, since = os.read(lock, 100).decode().partition(" ")
+            # Between its lock and its first words it has no pid yet.
+            return int(pid or 0), float(since or time.time())
+        else:
+            return None
+        finally:
+            os.close(lock)
+
+    def wait_until_free(self) -> None:
+        """Block until there is none."""
+        try:
+            lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        finally:
+            os.close(lock)

@@ -1,0 +1,64 @@
+"""Starting a worker in the background, when a job was kept and nobody drains the queue."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headway import background
+from headway.jobs.post import Post
+
+# Somebody who sees a worker come by itself wants it to go by itself, too.
+_IDLE_EXIT = "10m"
+_MAX_LOG_BYTES = 1 << 20
+
+
+def ensure_worker(home: str) -> bool:
+    """Have a worker; whether one had to be started."""
+    if Post(home).holder() is not None:
+        return False
+    start_worker(home, "--idle-exit", _IDLE_EXIT)
+    return True
+
+
+def start_worker(home: str, *options: str) -> int:
+    """Start a worker that outlives this process, outside of any lease; its pid."""
+    os.makedirs(os.path.join(home, "logs"), mode=0o700, exist_ok=True)
+    log = _worker_log(home)
+    environ = {k: v for k, v in os.environ.items() if k not in ("HEADWAY_LEASE", "HEADWAY_TASK")}
+    environ["HEADWAY_HOME"] = home
+    nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "headway", "worker", *options],
+            environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nowhere, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+        )
+    finally:
+        os.close(log)
+        os.close(nowhere)
+    background.start(_reap, pid)
+    return pid
+
+
+def _worker_log(home: str) -> int:
+    """What a worker in the background says; begun anew when it has become long."""
+    path = os.path.join(home, "logs", "worker.log")
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    if os.fstat(log).st_size > _MAX_LOG_BYTES:
+        os.ftruncate(log, 0)
+    return log
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass

@@ -1,0 +1,41 @@
+"""The states of a job, and how an attempt can end."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HELD, QUEUED, RUNNING = "held", "queued", "running"
+SUCCEEDED, FAILED, CANCELLED = "succeeded", "failed", "cancelled"
+EXPIRED, INTERRUPTED = "expired", "interrupted"
+UNFINISHED = (HELD, QUEUED, RUNNING)
+FINISHED = (SUCCEEDED, FAILED, CANCELLED, EXPIRED, INTERRUPTED)
+STATES = UNFINISHED + FINISHED
+
+
+class Ending:
+    """The one end of an attempt."""
+
+    __slots__ = ("ended_by", "event", "exit_code", "output_bytes", "reason", "state")
+
+    def __init__(
+        self,
+        state: str,
+        reason: str | None,
+        *,
+        exit_code: int | None = None,
+        ended_by: Mapping[str, object] | None = None,
+        event: str = "",
+    ) -> None:
+        self.state, self.reason, self.exit_code = state, reason, exit_code
+        # The watchdog that ended it: its name, its setting and value, the last activity.
+        self.ended_by = ended_by
+        # What people are told, where the state alone does not say it.
+        self.event = event
+        self.output_bytes = 0
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether another attempt could end better."""
+        return self.state in (FAILED, INTERRUPTED)

@@ -1,0 +1,155 @@
+"""Watchdogs of one attempt: each warns before it acts, and says why it did."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from headway import family, sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headway.config import Settings
+
+# A watchdog without a warning of its own gives it at this part of its limit.
+_WARN_AT = 0.8
+_LOOK_SECONDS = 1.0
+# Of a limit, so exactly is it kept.
+_LOOKS = 20
+
+
+class Bite(NamedTuple):
+    """A watchdog ends the attempt."""
+
+    mechanism: str
+    setting: str
+    value: str
+    last_activity_at: float
+
+    @property
+    def reason(self) -> str:
+        ago = time.time() - self.last_activity_at
+        return (
+            f"killed by the watchdog {self.mechanism}: {self.setting} = {self.value},"
+            f" last activity {ago:.0f} s before"
+        )
+
+
+class Watchdog:
+    """Looks after one running attempt."""
+
+    def __init__(self, settings: Settings, options: Mapping[str, object]) -> None:
+        def chosen(name: str) -> float | None:
+            value = options.get(name, getattr(settings, name))
+            assert value is None or isinstance(value, int | float)
+            return value
+
+        self._options = options
+        self._max_runtime = chosen("max_runtime_seconds")
+        self._max_output = chosen("max_output_bytes")
+        self._idle_kill = chosen("idle_kill_seconds")
+        idle_warn = chosen("idle_warn_seconds")
+        if idle_warn is None and self._idle_kill is not None:
+            idle_warn = self._idle_kill / 2
+        self._idle_warn = idle_warn
+        now = time.monotonic()
+        self._started, self._active, self._next_idle_look = now, now, now
+        self._active_at = time.time()
+        self._cpu_seconds = 0.0
+        self._warned: set[str] = set()
+
+    @property
+    def looks_every_seconds(self) -> float | None:
+        """How often it wants to look; never if nothing is watched."""
+        limits = [one for one in (self._max_runtime, self._idle_warn, self._idle_kill) if one]
+        if not limits and self._max_output is None:
+            return None
+        return min([_LOOK_SECONDS, *(limit / _LOOKS for limit in limits)])
+
+    def heard(self) -> None:
+        """There was output."""
+        self._active, self._active_at = time.monotonic(), time.time()
+        self._warned.discard("idle")
+
+    def look(self, written: int) -> tuple[list[str], Bite | None]:
+        """What to warn of now, and what to end the attempt for."""
+        warnings: list[str] = []
+        running = time.monotonic() - self._started
+        bite = (
+            self._runtime(running, warnings)
+            or self._output(written, warnings)
+            or self._idleness(warnings)
+        )
+        return warnings, bite
+
+    def _runtime(self, running: float, warnings: list[str]) -> Bite | None:
+        limit = self._max_runtime
+        if limit is None:
+            return None
+        if running >= limit:
+            return self._bite("max_runtime", f"{limit:g} s")
+        if running >= _WARN_AT * limit:
+            left = limit - running
+            self._warn(
+                "max_runtime", f"max_runtime ({limit:g} s) ends this in {left:.0f} s", warnings
+            )
+        return None
+
+    def _output(self, written: int, warnings: list[str]) -> Bite | None:
+        limit = self._max_output
+        if limit is None:
+            return None
+        if written > limit:
+            return self._bite("max_output", sizes.shown(int(limit)))
+        if written >= _WARN_AT * limit:
+            shown = f"{sizes.shown(written)} of {sizes.shown(int(limit))}"
+            self._warn("max_output", f"max_output will end this: {shown} are written", warnings)
+        return None
+
+    def _idleness(self, warnings: list[str]) -> Bite | None:
+        """Idle is what neither writes nor computes: silence alone is no sign of trouble."""
+        if self._idle_warn is None and self._idle_kill is None:
+            return None
+        now = time.monotonic()
+        quiet = now - self._active
+        if now < self._next_idle_look:
+            return None
+        limit = min(limit for limit in (self._idle_warn, self._idle_kill) if limit)
+        self._next_idle_look = now + limit / _LOOKS
+        before, self._cpu_seconds = self._cpu_seconds, _cpu_seconds()
+        if self._cpu_seconds > before:
+            self.heard()
+            return None
+        if self._idle_kill is not None and quiet >= self._idle_kill:
+            return self._bite("idle_kill", f"{self._idle_kill:g} s")
+        if self._idle_warn is not None and quiet >= self._idle_warn:
+            then = (
+                "" if self._idle_kill is None else f"; idle_kill ends it at {self._idle_kill:g} s"
+            )
+            self._warn("idle", f"no output and no CPU time for {quiet:.0f} s{then}", warnings)
+        return None
+
+    def _warn(self, watchdog: str, text: str, warnings: list[str]) -> None:
+        if watchdog not in self._warned:
+            self._warned.add(watchdog)
+            warnings.append(text)
+
+    def _bite(self, name: str, value: str) -> Bite:
+        own = any(option.startswith(name) for option in self._options)
+        setting = f"--{name.replace('_', '-')}" if own else f"watchdog.{name}"
+        return Bite(name, setting, value, self._active_at)
+
+
+def _cpu_seconds() -> float:
+    """What the whole tree has used so far, the ended children included."""
+    import psutil  # noqa: PLC0415
+
+    total = 0.0
+    for process in family.members():
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total

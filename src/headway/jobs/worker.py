@@ -1,0 +1,396 @@
+"""The worker: drains the job queue of a home.
+
+It has a ticket in line for every job that is ready, like everybody else who waits
+there. When one is granted, it lets a supervisor take the lease over and run the
+job. One loop, which sleeps until something happens; no process per waiting job.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from headway import background, config, family, sizes
+from headway.errors import ConfigError, StoreUnavailable
+from headway.governor import Governor
+from headway.jobs import leftovers, log, memory
+from headway.jobs.bell import Bells
+from headway.jobs.board import Board
+from headway.jobs.line import Line
+from headway.jobs.messenger import Messengers
+from headway.jobs.states import INTERRUPTED, RUNNING, Ending
+from headway.jobs.wire import Wire
+from headway.stores.liveness import Live
+from headway.tickets import Granted, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.config import Settings
+    from headway.jobs.rows import Wish
+    from headway.tickets import Decision, Ticket
+
+# A bell that was not rung, because its ringer was killed, costs this much.
+_LOOK_SECONDS = 1.0
+_CHORES_SECONDS = 60.0
+_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 60.0
+
+
+class Worker:
+    """Runs the jobs of one home until it is told to stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        say: Callable[[str], None],
+        idle_exit_seconds: float | None = None,
+    ) -> None:
+        self._settings, self._say, self._idle_exit = settings, say, idle_exit_seconds
+        self._home, self._settings_stamp = settings.home, config.stamp(settings.home)
+        self._bells = Bells(self._home)
+        self._bell = self._bells.watch()
+        self._board = Board(settings)
+        self._governor = Governor(f"sqlite:///{self._home}")
+        self._line = Line(self._governor.turnstile)
+        self._live = Live(os.path.join(self._home, "live"))
+        self._messengers = Messengers(self._home, self._board)
+        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        # Jobs that have their slots and wait for memory; those handed to a supervisor, with
+        # our lease until it has taken over; and those that run.
+        self._ready: dict[int, Ticket] = {}
+        self._starting: dict[int, Ticket] = {}
+        self._running: set[int] = set()
+        # Supervisors that are not children of our nursery, by the end of their lock.
+        self._strangers: set[int] = set()
+        self._ended_strangers: list[int] = []
+        self._told_to_cancel: set[int] = set()
+        # Jobs that could not be started, with the time of the next try and its delay.
+        self._delayed: dict[int, tuple[float, float]] = {}
+        self._seen_revision = 0
+        self._stop_signal = ""
+        self._is_short_of_memory = False
+        self._next_chores = 0.0
+        self._busy_at = time.monotonic()
+
+    # -- life -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until stopped, or until there was nothing to do for long enough."""
+        family.adopt_orphans()
+        self._heed_signals()
+        self._nursery, self._nursery_pid = self._start_nursery()
+        self._reconcile()
+        self._look_at_everything()
+        while not self._is_over():
+            self._step()
+        self._close()
+
+    def _is_over(self) -> bool:
+        if self._starting or self._running or self._strangers:
+            self._busy_at = time.monotonic()
+            return False
+        if self._stop_signal:
+            return True
+        if len(self._line) or self._ready or self._delayed:
+            self._busy_at = time.monotonic()
+            return False
+        return self._idle_exit is not None and time.monotonic() - self._busy_at > self._idle_exit
+
+    def is_needed(self) -> bool:
+        """Whether a job was kept while it left."""
+        return not self._stop_signal and self._board.counts_ready() > 0
+
+    def _close(self) -> None:
+        self._nursery.hang_up()
+        while self._nursery.receive() is not None:
+            pass  # until it has ended
+        self._bell.close()
+        self._governor.close()
+        self._board.database.close()
+
+    def _heed_signals(self) -> None:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, self._stop)
+        signal.signal(signal.SIGQUIT, self._stop_now)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+
+    def _stop(self, signum: int, _: object) -> None:
+        """The first time let running jobs finish, the second time end them."""
+        if self._stop_signal:
+            self._stop_now(signum, _)
+        elif signum != signal.SIGHUP or os.isatty(0):
+            self._stop_signal = "finish"
+
+    def _stop_now(self, _signum: int, _: object) -> None:
+        self._stop_signal = "now"
+
+    # -- one turn -----------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        poll = select.poll()
+        for one in (self._wake, self._bell, self._line, self._nursery):
+            poll.register(one, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(self._patience_seconds() * 1000)}
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+            for _ in family.news():
+                pass  # whoever ended is noticed by what it held
+        self._bell.hush()
+        if self._nursery.fileno() in ready:
+            self._hear()
+        while self._ended_strangers:
+            self._stranger_ended(self._ended_strangers.pop())
+        try:
+            self._heed_settings()
+            if self._stop_signal:
+                self._wind_down()
+            else:
+                self._look()
+                self._stand_delayed()
+            for job, ticket, decision in self._line.news():
+                self._decided(job, ticket, decision)
+            self._start_ready()
+            self._do_chores()
+        except StoreUnavailable as error:
+            self._say(f"{error}; trying again")
+            time.sleep(_RETRY_SECONDS)
+
+    def _heed_settings(self) -> None:
+        """What a person changed in the file counts from now on."""
+        stamp = config.stamp(self._home)
+        if stamp == self._settings_stamp:
+            return
+        self._settings_stamp = stamp
+        try:
+            self._settings = self._board.settings = config.load(self._home)
+        except ConfigError as error:
+            self._say(f"the settings stay as they were: {error}")
+
+    def _patience_seconds(self) -> float:
+        waits = [_LOOK_SECONDS, self._next_chores - time.monotonic()]
+        waits += [at - time.monotonic() for at, _ in self._delayed.values()]
+        return max(0.0, min(waits))
+
+    def _look(self) -> None:
+        """See to the jobs that changed."""
+        for wish in self._board.changed_since(self._seen_revision):
+            self._seen_revision = wish.revision
+            self._consider(wish)
+
+    def _look_at_everything(self) -> None:
+        for wish in self._board.wishes("state in ('queued', 'running') order by rank, id"):
+            self._seen_revision = max(self._seen_revision, wish.revision)
+            if not self._stop_signal:
+                self._consider(wish)
+
+    def _consider(self, wish: Wish) -> None:
+        job = wish.id
+        if wish.state == RUNNING:
+            if wish.cancel_reason is not None and job not in self._told_to_cancel:
+                self._told_to_cancel.add(job)
+                self._nursery.send("cancel", job=job, reason=wish.cancel_reason)
+        elif not wish.is_ready:
+            self._delayed.pop(job, None)
+            self._line.leave(job)
+            if job in self._ready:
+                self._line.give_back(self._ready.pop(job))
+        elif not self._is_seen_to(job):
+            self._line.stand(wish)
+
+    def _is_seen_to(self, job: int) -> bool:
+        """Whether more than a place in line is known for it already."""
+        known = (self._ready, self._starting, self._running, self._delayed)
+        return any(job in group for group in known)
+
+    # -- granted ------------------------------------------------------------------------------
+
+    def _decided(self, job: int, ticket: Ticket, decision: Decision) -> None:
+        if isinstance(decision, Granted):
+            self._ready[job] = ticket
+        elif isinstance(decision, Refused) and decision.reason == "queue_full":
+            self._delay(job)
+        elif isinstance(decision, Refused):
+            reason = f"it can never fit on {decision.key}: its weight is {ticket.weight}"
+            self._board.cancel(job, reason)
+            self._bells.ring([job])
+        else:
+            self._board.cancel(job, "its ticket was cancelled")
+            self._bells.ring([job])
+
+    def _start_ready(self) -> None:
+        """Start what was granted, unless that would exhaust the memory."""
+        if not self._ready or self._stop_signal or not self._has_memory():
+            return
+        for job, ticket in list(self._ready.items()):
+            del self._ready[job]
+            self._starting[job] = ticket
+            self._nursery.send("start", job=job, lease=ticket.id)
+            if self._settings.min_free_memory_bytes is not None:
+                return  # the next one when this one has taken what it needs
+
+    def _has_memory(self) -> bool:
+        least = self._settings.min_free_memory_bytes
+        if least is None:
+            return True
+        free = memory.free_bytes()
+        if free < least and not self._is_short_of_memory:
+            self._say(
+                f"watchdog.min_free_memory: no new job starts, {sizes.shown(free)} are free"
+                f" and {sizes.shown(least)} shall stay"
+            )
+        self._is_short_of_memory = free < least
+        return not self._is_short_of_memory
+
+    def _delay(self, job: int) -> None:
+        """Try again in a while, and if that fails in a longer while."""
+        _, before = self._delayed.get(job, (0.0, 0.0))
+        wait = min(_MAX_RETRY_SECONDS, max(_RETRY_SECONDS, 2 * before))
+        self._delayed[job] = (time.monotonic() + wait, wait)
+
+    def _stand_delayed(self) -> None:
+        now = time.monotonic()
+        for job, (at, _) in list(self._delayed.items()):
+            wish = self._board.wish(job) if at <= now else None
+            if wish is not None:
+                self._line.stand(wish)
+            if at <= now:
+                del self._delayed[job]
+
+    # -- what the supervisors say ---------------------------------------------------------------
+
+    def _hear(self) -> None:
+        message = self._nursery.receive()
+        if message is None:
+            self._nursery_died()
+            return
+        job, kind = message["job"], message["kind"]
+        if job is None:
+            self._say(message.get("reason", kind))
+        elif kind == "took":
+            self._let_go(job)
+            self._running.add(job)
+        elif kind == "gone":
+            self._attempt_is_over(job)
+        else:  # declined, failed
+            self._say(f"job {job} was not started: {message['reason']}")
+            self._let_go(job)
+            if kind == "failed":
+                self._delay(job)
+
+    def _let_go(self, job: int) -> None:
+        ticket = self._starting.pop(job, None)
+        if ticket is not None:
+            self._line.give_back(ticket)
+
+    def _attempt_is_over(self, job: int) -> None:
+        """The supervisor and all it had are gone; usually it has written how that ended."""
+        self._let_go(job)
+        self._running.discard(job)
+        self._told_to_cancel.discard(job)
+        for _, number, _ in self._board.under_way(job):
+            self._interrupt(job, number, "its supervisor was killed")
+        wish = self._board.wish(job)
+        if wish is not None and not self._stop_signal:
+            self._consider(wish)
+        self._tell_if_empty()
+
+    def _interrupt(self, job: int, number: int, reason: str) -> None:
+        log.join(log.path_of(self._home, job, number))
+        self._board.end(job, number, Ending(INTERRUPTED, reason))
+        self._bells.ring([job])
+
+    def _tell_if_empty(self) -> None:
+        if not (self._running or self._starting or len(self._line) or self._ready):
+            self._board.tell_empty()
+        self._messengers.look()
+
+    # -- what earlier workers left ----------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Find out what became of attempts that another worker has started."""
+        for job, number, holder in self._board.under_way():
+            if self._live.is_alive(holder):
+                self._strangers.add(job)
+                background.start(self._await_stranger, job, holder)
+            else:
+                self._lost(job, number)
+
+    def _await_stranger(self, job: int, holder: str) -> None:
+        self._live.wait_for_end(holder)
+        self._ended_strangers.append(job)
+        os.write(self._woken, b".")
+
+    def _stranger_ended(self, job: int) -> None:
+        self._strangers.discard(job)
+        self._running.discard(job)
+        for _, number, _ in self._board.under_way(job):
+            self._lost(job, number)
+        self._attempt_is_over(job)
+
+    def _lost(self, job: int, number: int) -> None:
+        """Nobody is left who could say how it ended; see to it that it has."""
+        killed = leftovers.end(self._home, job, number)
+        rest = f"; {killed} processes of it were still running" if killed else ""
+        self._interrupt(job, number, f"its worker and its supervisor were killed{rest}")
+
+    def _nursery_died(self) -> None:
+        self._say("the nursery was killed; its jobs end, and another one takes its place")
+        self._nursery.close()
+        for job in list(self._starting):
+            self._let_go(job)
+        self._running.clear()
+        self._reconcile()
+        self._nursery, self._nursery_pid = self._start_nursery()
+        self._look_at_everything()
+
+    def _start_nursery(self) -> tuple[Wire, int]:
+        near, far = Wire.pair()
+        words = [sys.executable, "-P", "-m", "headway.jobs.nursery", self._home, str(far.fileno())]
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_LEASE")}
+        os.set_inheritable(far.fileno(), True)
+        pid = os.posix_spawn(sys.executable, words, environ, setsigmask=[])
+        far.close()
+        return near, pid
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _do_chores(self) -> None:
+        now = time.monotonic()
+        if now < self._next_chores:
+            return
+        expired = self._board.expire(time.time())
+        if expired:
+            self._bells.ring(expired)
+        self._prune()
+        self._messengers.look()
+        due = self._board.next_expiry()
+        soon = _CHORES_SECONDS if due is None else min(_CHORES_SECONDS, due - time.time())
+        self._next_chores = now + max(0.01, soon)
+
+    def _prune(self) -> None:
+        """Forget what was kept long enough; say so if nobody had seen it."""
+        keep = self._settings.keep_seconds
+        before = None if keep is None else time.time() - keep
+        pruned = self._board.prune(ended_before=before, keep=self._settings.keep_count)
+        if pruned.unread:
+            self._board.note_dropped(pruned.unread)
+            self._say(f"{len(pruned.unread)} finished jobs were dropped that nobody had seen")
+        pruned.remove_logs(self._home)
+
+    def _wind_down(self) -> None:
+        """Let nobody in any more; end those inside if that was wanted."""
+        for job in [*self._line.jobs(), *self._ready]:
+            self._line.leave(job)
+            if job in self._ready:
+                self._line.give_back(self._ready.pop(job))
+        if self._stop_signal == "now":
+            for job in self._running - self._told_to_cancel:
+                self._told_to_cancel.add(job)
+                self._nursery.send("stop", job=job, reason="the worker was stopped")
