@@ -346,8 +346,11 @@ def _limits_from_environment(environ: Mapping[str, str], problems: list[str]) ->
 
 def _from_text(text: str) -> object:
     """A number where the environment, which has only text, means one."""
-    digits = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    return int(text) if digits else text
+    if not text.isascii() or len(text) > _MAX_DIGITS:
+        return text
+    if text.isdecimal():
+        return int(text)
+    return float(text) if text.replace(".", "", 1).isdecimal() else text
 
 
 def _parsed(

@@ -42,18 +42,22 @@ class Governor:
     def __init__(
         self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
     ) -> None:
-        offered = _lines_from_code(limits or {})
+        offered = _lines_from_code({} if limits is None else limits)
         with forking.opening:
             opened, self._settings = open_store(store)
+            new_lines = _adopt_file(opened, self._settings)
             self._teller = Teller(opened)
             environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
             self._turnstile = Turnstile(opened, self._teller, environ=environ)
             forking.register(self._turnstile)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
+        self._doubted: set[str] = set()
         self._jobs: Jobs | None = None
         if offered or self._settings.offered_lines:
-            self._offer([*self._settings.offered_lines, *offered])
+            new_lines += self._offer([*self._settings.offered_lines, *offered])
+        if new_lines:
+            self._doubt([line.pattern for line in new_lines], in_force=True)
 
     # -- slots --------------------------------------------------------------------
 
@@ -80,6 +84,10 @@ class Governor:
             raise _not_whole("weight", weight, 1, MAX_WEIGHT)
         if priority.__class__ is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise _not_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+        if wait.__class__ is not bool:
+            raise ConfigError(f"wait must be True or False, got {wait!r}; for how long is timeout=")
+        if on_wait is not None and not callable(on_wait):
+            raise ConfigError(f"on_wait must be a function that takes an event, got {on_wait!r}")
         return Slot(
             self._turnstile,
             Request(
@@ -161,7 +169,7 @@ class Governor:
         keys.check(key, pattern=True)
         source = limits.FILE if self._file else limits.CODE
         line = limits.Line(key, limits.slots(limit, where=f'"{key}"'), source)
-        self._warn_of_misspelling(key)
+        self._doubt([key], in_force=False)
         self._revise(
             lambda terms: terms.with_lines([line]), lambda file: file.set_limit(key, limit)
         )
@@ -187,19 +195,19 @@ class Governor:
 
     def reload(self) -> None:
         """Read the home's file again and put what it says in force."""
-        if self._file:
-            settings = config.load(self._settings.home)
-            self._revise(lambda terms: terms.with_file(settings.lines, settings.paused))
+        self._store.follow_file()
+        self._turnstile.switchboard.deliver()
+        self._doubt([line.pattern for line in self.lines()], in_force=True)
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
-        cancelled = self._store.cancel(ticket_id)
+        cancelled = self._store.cancel(_text("ticket_id", ticket_id))
         self._turnstile.switchboard.deliver()
         return cancelled
 
     def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
         """Take a lease back, whoever's; its holder is told. False if there is none."""
-        revoked = self._store.revoke(lease_id, reason)
+        revoked = self._store.revoke(_text("lease_id", lease_id), _text("reason", reason))
         self._turnstile.switchboard.deliver()
         return revoked
 
@@ -271,12 +279,17 @@ class Governor:
 
     # -- inside -------------------------------------------------------------------------
 
-    def _offer(self, lines: list[Line]) -> None:
-        """Set limits from code where the store has none; where it has others, they stand."""
+    def _offer(self, lines: list[Line]) -> list[Line]:
+        """Set limits from code where the store has none; where it has others, they stand.
+
+        The answer are those that were set.
+        """
         met: list[tuple[Line, Line]] = []
+        new: list[Line] = []
 
         def offered(terms: Terms) -> Terms:
             revised, met[:] = terms.with_offered(lines)
+            new[:] = [line for line in lines if terms.exact(line.pattern) is None]
             return revised
 
         self._revise(offered)
@@ -286,6 +299,7 @@ class Governor:
                 f" used: {self._store.name} already has {limits.shown(kept.slots)}"
                 f" (from {kept.source})"
             )
+        return new
 
     def _revise(
         self,
@@ -301,17 +315,17 @@ class Governor:
                 break
         self._turnstile.switchboard.deliver()
 
-    def _warn_of_misspelling(self, key: str) -> None:
-        """Warn of a limit on a key that nobody uses but that is nearly one in use."""
-        from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+    def _doubt(self, patterns: list[str], *, in_force: bool) -> None:
+        """Warn once of limits on keys that nobody uses but that are nearly ones in use."""
+        from headway import spelling  # noqa: PLC0415 - only when limits change
 
         census = self._store.census()
-        used = {used for used, state in census.states.items() if state.used or state.waiting}
-        if any(keys.matches(key, other) for other in used):
-            return
-        near = get_close_matches(key, sorted(used), n=3, cutoff=0.8)
-        if near:
-            _warn(f"nothing uses {key!r}, but these are in use: {', '.join(near)}")
+        in_use = {key for key, state in census.states.items() if state.used or state.waiting}
+        known = [line.pattern for line in census.terms.lines] if in_force else []
+        for doubt in spelling.doubts(patterns, in_use, known=known):
+            if doubt not in self._doubted:
+                self._doubted.add(doubt)
+                _warn(doubt)
 
     # -- for the rooms of Headway ---------------------------------------------------------
 
@@ -332,6 +346,15 @@ class Governor:
         return self._turnstile.store
 
 
+def _adopt_file(store: Store, settings: Settings) -> list[Line]:
+    """The home's file is the truth about its limits, from this opening on."""
+    try:
+        return store.follow_file(settings)
+    except ConfigError:  # someone has broken it just now
+        store.close()
+        raise
+
+
 def _settings_file(settings: Settings) -> SettingsFile | None:
     if not settings.home:
         return None
@@ -342,6 +365,12 @@ def _settings_file(settings: Settings) -> SettingsFile | None:
 
 def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
     return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be text, got {value!r}")
+    return value
 
 
 def _parent(parent: Lease | str) -> str:
@@ -356,6 +385,9 @@ def _parent(parent: Lease | str) -> str:
 
 
 def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
+    if not hasattr(table, "items"):
+        example = '{"llm/openai": 2}'
+        raise ConfigError(f"limits must be keys with their slots, like {example}, got {table!r}")
     return limits.parse_lines(table, source=limits.CODE, where="limits")
 
 

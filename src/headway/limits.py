@@ -13,6 +13,7 @@ UNLIMITED = "unlimited"
 # Larger than any sum of weights, so that "has room" is one comparison for every key.
 UNCAPPED = 1 << 62
 MAX_SLOTS = 1_000_000_000
+_MANY_BITS = 128
 # Where a line was written; shown to people as the source of a limit.
 FILE, CODE, ENVIRONMENT = "file", "code", "environment"
 
@@ -116,11 +117,12 @@ def slots(value: object, *, where: str) -> int:
         return UNCAPPED
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SLOTS:
         return value
-    huge = isinstance(value, int) and value > MAX_SLOTS
-    given = f"more than {MAX_SLOTS}" if huge else repr(value)
+    # Python does not write out numbers of more than some thousand digits.
+    endless = isinstance(value, int) and value.bit_length() > _MANY_BITS
+    given = "a number without end" if endless else repr(value)
     raise ConfigError(
-        f"{where} = {given} is not a limit; write a whole number of slots from 1 on, without"
-        f' quotes, or "{UNLIMITED}"'
+        f"{where} = {given} is not a limit; write a whole number of slots from 1 to {MAX_SLOTS},"
+        f' without quotes, or "{UNLIMITED}"'
     )
 
 

@@ -8,7 +8,10 @@ from headway import config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tomlkit import TOMLDocument
+    from tomlkit.items import Array
 
 
 class SettingsFile:
@@ -31,24 +34,17 @@ class SettingsFile:
 
     def pause(self, key: str) -> None:
         document = self._read()
-        paused = document.get("paused", [])
-        if key not in paused:
-            self._write(self._with_paused(document, [*paused, key]))
+        if "paused" not in document:
+            self._write(_with_list(document, [key]))
+        elif key not in document["paused"]:
+            paused = [*document["paused"], key]
+            self._write(_edited(document, paused, _at_the_end(key), _in_front(key)))
 
     def resume(self, key: str) -> None:
         document = self._read()
-        paused = document.get("paused", [])
-        if key in paused:
-            self._write(self._with_paused(document, [other for other in paused if other != key]))
-
-    def _with_paused(self, document: TOMLDocument, paused: list[str]) -> TOMLDocument:
-        if "paused" in document:
-            document["paused"] = paused
-            return document
-        # A plain value has to stand before the first table.
-        import tomlkit  # noqa: PLC0415
-
-        return tomlkit.parse(tomlkit.dumps({"paused": paused}) + tomlkit.dumps(document))
+        if key in document.get("paused", []):
+            paused = [other for other in document["paused"] if other != key]
+            self._write(_edited(document, paused, _without(key)))
 
     def _read(self) -> TOMLDocument:
         """The file as it is; one with problems is for a person to mend first."""
@@ -77,6 +73,57 @@ class SettingsFile:
         except BaseException:
             os.unlink(draft)
             raise
+
+
+def _edited(
+    document: TOMLDocument, paused: list[str], *edits: Callable[[Array], None]
+) -> TOMLDocument:
+    """The document with these keys paused, by the first edit of the list that comes out right.
+
+    A list is laid out as a person likes it, and tomlkit does not understand every layout.
+    """
+    import tomlkit  # noqa: PLC0415
+
+    text = tomlkit.dumps(document)
+    for edit in edits:
+        draft = tomlkit.parse(text)
+        edit(draft["paused"])
+        if sorted(_paused_in(tomlkit.dumps(draft))) == sorted(paused):
+            return draft
+    document["paused"] = paused
+    return document
+
+
+def _at_the_end(key: str) -> Callable[[Array], None]:
+    return lambda paused: paused.append(key)
+
+
+def _in_front(key: str) -> Callable[[Array], None]:
+    return lambda paused: paused.insert(0, key)
+
+
+def _without(key: str) -> Callable[[Array], None]:
+    def edit(paused: Array) -> None:
+        while key in paused:
+            del paused[paused.index(key)]
+
+    return edit
+
+
+def _paused_in(text: str) -> list[str]:
+    import tomllib  # noqa: PLC0415
+
+    try:
+        return list(tomllib.loads(text)["paused"])
+    except tomllib.TOMLDecodeError:
+        return []
+
+
+def _with_list(document: TOMLDocument, paused: list[str]) -> TOMLDocument:
+    """The document with a list at its top: a plain value has to stand before the first table."""
+    import tomlkit  # noqa: PLC0415
+
+    return tomlkit.parse(tomlkit.dumps({"paused": paused}) + tomlkit.dumps(document))
 
 
 def _table() -> dict[str, object]:

@@ -167,3 +167,26 @@ def test_a_store_that_is_busy_for_too_long_is_code_69(shell: Shell) -> None:
     assert "is unavailable" in seen.stderr
     assert str(os.getpid()) in seen.stderr
     assert "Traceback" not in seen.stderr
+
+
+def test_check_warns_of_a_limit_that_looks_misspelt(shell: Shell) -> None:
+    """It names what is in use, and puts nothing in force."""
+    shell.holding("agent/opencode")
+    (shell.home / "config.toml").write_text('[limits]\n"agent/opencod" = 1\n')
+
+    seen = shell.run("config", "check")
+
+    assert seen.returncode == 0
+    assert seen.stderr == (
+        "headway: warning: nothing uses 'agent/opencod', but these are in use: agent/opencode\n"
+    )
+    assert "was changed by hand" in shell.run("doctor").stdout
+
+
+def test_check_of_a_home_that_nobody_uses_leaves_it_as_it_is(shell: Shell) -> None:
+    """A look at who uses what makes no database."""
+    write(shell, "[limits]\nagent = 1\n")
+
+    assert shell.run("config", "check").stderr == ""
+
+    assert [file.name for file in shell.home.iterdir()] == ["config.toml"]

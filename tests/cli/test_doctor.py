@@ -236,3 +236,17 @@ def test_locks_that_do_not_hold_are_found_out(
     monkeypatch.setattr("fcntl.flock", lambda *_: None)
     assert dict(trials.try_all(str(tmp_path)))["locks"] == "two had the same lock at the same time"
     until(lambda: not list(tmp_path.glob("doctor-*")))
+
+
+def test_a_limit_that_looks_misspelt_is_a_warning(shell: Shell) -> None:
+    """Wherever it was given, and as long as the other key is in use."""
+    holder = _holder(shell)
+    shell.run("status", env={"HEADWAY_LIMITS": "agent/tests=2"})
+    try:
+        (finding,) = _findings(shell, "warning")
+    finally:
+        _end(holder)
+
+    assert finding["about"] == "limits"
+    assert "'agent/tests'" in finding["text"]
+    assert "agent/test" in finding["text"].rpartition(":")[2]

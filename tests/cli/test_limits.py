@@ -183,6 +183,17 @@ def test_reload_puts_an_edit_in_force(shell: Shell) -> None:
     assert waiter.stdout.readline()
 
 
+def test_reload_counts_the_default_too(shell: Shell) -> None:
+    """On a fresh home one limit is in force: the built-in one."""
+    fresh = shell.run("limits", "reload").stdout
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("pause", "llm/openai")
+    later = shell.run("limits", "reload").stdout
+
+    assert fresh == "only the default (agent 3) in force; see: headway limits\n"
+    assert later == "1 limit, the default (agent 3) and 1 pause in force; see: headway limits\n"
+
+
 def test_a_limit_offered_by_the_environment_that_is_not_used_warns(shell: Shell) -> None:
     """The file stands, and one line says so."""
     shell.run("limits", "set", "agent", "4")
@@ -192,3 +203,16 @@ def test_a_limit_offered_by_the_environment_that_is_not_used_warns(shell: Shell)
     assert seen.returncode == 0
     assert seen.stderr.startswith("headway: warning: limit 9 for 'agent' from environment is not")
     assert seen.stderr.count("\n") == 1
+
+
+def test_reload_warns_of_a_misspelled_key_once(shell: Shell) -> None:
+    """Opening the home and reloading say the same, so it is said once."""
+    shell.holding("agent/opencode")
+    (shell.home / "config.toml").write_text('[limits]\n"agent/opencod" = 1\n')
+    warning = (
+        "headway: warning: nothing uses 'agent/opencod', but these are in use: agent/opencode\n"
+    )
+
+    assert shell.run("limits", "reload").stderr == warning
+    assert shell.run("limits", "reload").stderr == warning
+    assert shell.run("limits").stderr == ""

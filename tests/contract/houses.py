@@ -99,7 +99,7 @@ class SqliteHouse:
             home=self._directory,
             lines=(),
             offered_lines=(),
-            # A home's file says what is paused, and opening the home makes that true.
+            # As if they were read from the home's file.
             paused=terms.paused,
             boost_seconds=BOOST_SECONDS,
             max_waiting=self._max_waiting,

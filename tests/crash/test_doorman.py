@@ -6,6 +6,9 @@ import contextlib
 import fcntl
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,7 @@ from headway.errors import StoreUnavailable
 from headway.stores.guard import Doorman, Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
 
@@ -52,6 +55,56 @@ def enter(guard: Guard) -> None:
         guard.acquire(patient=True)
     finally:
         guard.release()
+
+
+def in_thread(work: Callable[[], None]) -> threading.Thread:
+    """Do it in another thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_thread_of_ours_that_is_inside_is_named(path: str) -> None:
+    """With our own pid, and not as another process."""
+    guard, inside, leave = Guard(path, timeout_seconds=0.05), threading.Event(), threading.Event()
+
+    def stay() -> None:
+        guard.acquire(patient=True)
+        inside.set()
+        leave.wait()
+        guard.release()
+
+    thread = in_thread(stay)
+    inside.wait()
+    try:
+        with pytest.raises(StoreUnavailable, match=f"another thread of this .* {os.getpid()}, is"):
+            enter(guard)
+    finally:
+        leave.set()
+        thread.join()
+    guard.close()
+
+
+def test_another_process_that_our_threads_wait_for_is_named(path: str) -> None:
+    """It is the one inside, and not the thread of ours that waits for it first."""
+    guard = Guard(path, timeout_seconds=60)
+    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=1); input()"
+    command = [sys.executable, "-c", code, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        waits = in_thread(lambda: enter(guard))
+        while not guard._at_the_door:
+            time.sleep(0.001)
+        guard._timeout_seconds = 0.05
+        with pytest.raises(StoreUnavailable) as caught:
+            enter(guard)
+        other.communicate(b"\n")
+
+    waits.join()
+    guard.close()
+    assert f"pid {other.pid} " in str(caught.value)
+    assert "of this process" not in str(caught.value)
 
 
 def come_to_an_end(doorman: Doorman) -> None:

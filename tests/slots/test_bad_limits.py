@@ -44,6 +44,23 @@ def test_set_limit_refuses_it(govern: Govern, value: Any, home: str) -> None:
     assert not os.path.exists(os.path.join(home, "config.toml"))
 
 
+@pytest.mark.parametrize("table", [[("agent", 2)], ["agent"], "agent=2", 3, {"agent"}, [], 0, ""])
+def test_what_is_no_table_of_limits_is_refused(url: str, table: Any) -> None:
+    """With an example of one."""
+    with pytest.raises(ConfigError, match="limits must be keys with their slots"):
+        Governor(url, limits=table)
+
+
+@pytest.mark.parametrize("value", [0, "2", 10**9 + 1, 10**5000], ids=name_of)
+def test_a_refusal_names_the_largest_limit(value: Any) -> None:
+    """So that nobody has to find it out by trial."""
+    with pytest.raises(ConfigError, match="from 1 to 1000000000") as caught:
+        Governor("memory://", limits={"agent": value})
+
+    if value != 10**5000:
+        assert f"= {value!r} is" in str(caught.value)
+
+
 def toml(value: Any) -> str:
     """The value as a person could write it."""
     if isinstance(value, float):

@@ -187,6 +187,32 @@ def test_the_async_twins_do_the_same(govern: Govern) -> None:
     asyncio.run(main())
 
 
+def test_what_is_no_option_of_a_slot_is_refused(govern: Govern) -> None:
+    """A wait is yes or no, and a hook can be called."""
+    governor = govern()
+    wrong: Any
+
+    for wrong in ("2", 0, 1, None, 1.5, "no"):
+        with pytest.raises(ConfigError, match="wait must be True or False"):
+            governor.slot("k", wait=wrong)
+    for wrong in (3, "print", [print]):
+        with pytest.raises(ConfigError, match="on_wait must be a function"):
+            governor.slot("k", on_wait=wrong)
+
+
+@pytest.mark.parametrize("wrong", [1.5, None, b"abcdef-1", True])
+def test_what_is_no_id_is_refused(govern: Govern, wrong: Any) -> None:
+    """Instead of being looked for in vain."""
+    governor = govern()
+
+    with pytest.raises(ConfigError, match="ticket_id must be text"):
+        governor.cancel(wrong)
+    with pytest.raises(ConfigError, match="lease_id must be text"):
+        governor.revoke(wrong)
+    with pytest.raises(ConfigError, match="reason must be text"):
+        governor.revoke("nobody-1", wrong)
+
+
 @pytest.mark.parametrize(
     "url", ["", "redis://x", "sqlite://", "sqlite:///", "memory:", "file:///x"]
 )

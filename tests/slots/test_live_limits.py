@@ -357,20 +357,3 @@ def test_limits_from_the_environment_fill_in_too(
         (row,) = [row for row in governor.snapshot().limits if row.key == "k"]
         assert row.source == "environment"
     assert "agent" in caplog.text
-
-
-def test_a_misspelt_key_is_warned_of(govern: Govern, caplog: pytest.LogCaptureFixture) -> None:
-    """A limit on a key that nobody uses, next to one in use, names the near ones."""
-    governor = govern()
-
-    with governor.slot("llm/anthropic/claude-opus-4"):
-        governor.set_limit("llm/anthropic/claude-opus-4", 2)
-        governor.set_limit("llm/*", 9)
-        governor.set_limit("something/else", 9)
-        assert caplog.records == []
-        governor.set_limit("llm/antropic/claude-opus-4", 2)
-
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert "llm/antropic/claude-opus-4" in record.message
-    assert "llm/anthropic/claude-opus-4" in record.message

@@ -72,6 +72,17 @@ def test_a_bare_number_is_seconds(home: str, path: Path) -> None:
     assert config.load(home, {"HEADWAY_QUEUE_BOOST": "30"}).boost_seconds == 30
 
 
+def test_part_of_a_second_may_be_written_as_a_number(home: str, path: Path) -> None:
+    """In the environment as in the file; what has to be whole is refused in both."""
+    path.write_text("[queue]\nboost = 1.5\n")
+
+    assert config.load(home, {}).boost_seconds == 1.5
+    assert config.load(home, {"HEADWAY_QUEUE_BOOST": "0.25"}).boost_seconds == 0.25
+    for variable in ("HEADWAY_QUEUE_MAX_WAITING", "HEADWAY_LIMITS"):
+        with pytest.raises(ConfigError, match=variable):
+            config.load(home, {variable: "agent=2.0" if "LIMITS" in variable else "2.0"})
+
+
 def test_a_key_named_twice_in_the_environment_is_refused(home: str) -> None:
     """Which of the two was meant is not guessed."""
     with pytest.raises(ConfigError, match=r"HEADWAY_LIMITS.*agent.*twice"):

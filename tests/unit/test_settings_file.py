@@ -72,6 +72,73 @@ def test_pausing_goes_to_the_top_and_keeps_the_rest(home: str, path: Path) -> No
     assert "# why" in path.read_text()
 
 
+_WITH_REASONS = """\
+# top
+paused = [ # who may not
+  "llm/openai",  # bill unpaid
+  # the big ones:
+  "agent/opus",  # says Ada
+  "agent/gpt"  # says Bob
+  # nobody else
+] # end
+
+[limits]
+a = 1
+"""
+
+
+def test_comments_in_the_list_of_pauses_survive(home: str, path: Path) -> None:
+    """Only the entry that comes or goes changes; a comment beside it goes with it."""
+    path.write_text(_WITH_REASONS)
+    file = SettingsFile(home)
+
+    file.pause("k")
+    assert sorted(tomllib.loads(path.read_text())["paused"]) == [
+        "agent/gpt",
+        "agent/opus",
+        "k",
+        "llm/openai",
+    ]
+    assert _comments_in(path) == _comments_in(_WITH_REASONS)
+    file.resume("k")
+    file.resume("agent/opus")
+
+    assert tomllib.loads(path.read_text())["paused"] == ["llm/openai", "agent/gpt"]
+    kept = [comment for comment in _comments_in(_WITH_REASONS) if comment != "says Ada"]
+    assert _comments_in(path) == kept
+
+
+def _comments_in(written: Path | str) -> list[str]:
+    text = written if isinstance(written, str) else written.read_text()
+    return [line.partition("# ")[2] for line in text.splitlines() if "#" in line]
+
+
+@pytest.mark.parametrize(
+    "laid_out",
+    [
+        "[]  # none",
+        "[\n  # none\n]",
+        "['a', \"b\"]  # both",
+        "['a' # one\n, 'b' # other\n]",
+        "[\n'a',\n'b',\n]",
+        "['a', 'b' # without a comma\n# one more\n# and one\n]",
+        "['a', 'a', 'b']",
+    ],
+)
+def test_a_list_of_pauses_may_be_laid_out_in_any_way(home: str, path: Path, laid_out: str) -> None:
+    """It comes out right, and no comment is lost when a key comes."""
+    path.write_text(f"paused = {laid_out}\n")
+    file, before = SettingsFile(home), _comments_in(path)
+
+    file.pause("k")
+    assert set(tomllib.loads(path.read_text())["paused"]) - {"a", "b"} == {"k"}
+    assert _comments_in(path) == before
+    for key in ("k", "a", "b"):
+        file.resume(key)
+
+    assert tomllib.loads(path.read_text()) == {"paused": []}
+
+
 def test_a_file_that_is_a_link_stays_one(home: str, path: Path, tmp_path: Path) -> None:
     """What it points to is changed: a person's dotfiles."""
     target = tmp_path / "dotfiles.toml"

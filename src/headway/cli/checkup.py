@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from headway import __version__, config, limits
-from headway.cli import mounts, output, trials
+from headway import __version__, config, limits, spelling
+from headway.cli import in_use, mounts, output, trials
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, Database
 from headway.stores.guard import Guard
@@ -280,6 +280,8 @@ class Checkup:
             yield Finding("warning", "holders", text, "headway status gives them back")
         lines = look("select pattern, slots from lines where source = ?", (limits.FILE,))
         yield from self._terms(set(lines), {key for (key,) in look("select key from paused")})
+        patterns = {pattern for (pattern,) in look("select pattern from lines")}
+        yield from self._doubts(patterns, in_use.look_up(look))
         lease = self._lease_id()
         if lease and lease not in running:
             yield self._lost_lease("no such lease is held")
@@ -298,6 +300,12 @@ class Checkup:
             yield Finding("warning", "limits", text, fix)
         else:
             yield Finding("ok", "limits", "those of the file are in force")
+
+    def _doubts(self, patterns: set[str], used: set[str]) -> Iterator[Finding]:
+        patterns |= {line.pattern for line in self._settings.lines} if self._settings else set()
+        for doubt in spelling.doubts(sorted(patterns), used, known=patterns):
+            fix = "if it is misspelt, set it right where it is written; see: headway limits"
+            yield Finding("warning", "limits", doubt, fix)
 
     def _holders(self) -> Iterator[Finding]:
         directory = os.path.join(self._home, "live")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import config, limits
-from headway.cli import arguments, output
+from headway import config, limits, spelling
+from headway.cli import arguments, in_use, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +56,9 @@ def check() -> None:
     if not os.path.exists(_path()):
         output.data(f"{_path()}: not there, so the defaults count")
         return
+    patterns = [line.pattern for line in settings.lines]
+    for doubt in spelling.doubts(patterns, in_use.peek(settings.home), known=patterns):
+        output.talk(f"warning: {output.clean(doubt)}")
     lines = output.count(len(settings.lines), "limit")
     output.data(f"{_path()}: good, {lines}, {len(settings.paused)} paused")
 

@@ -162,9 +162,20 @@ def reload() -> None:
     """
     with opening.governor() as governor:
         governor.reload()
-        lines, paused = governor.lines(), [x for x in governor.snapshot().limits if x.paused]
-    pauses = f" and {output.count(len(paused), 'pause')}" if paused else ""
-    output.data(f"{output.count(len(lines), 'limit')}{pauses} in force; see: headway limits")
+        lines, paused = _lines(governor), [x for x in governor.snapshot().limits if x.paused]
+    output.data(f"{_summary(lines, len(paused))} in force; see: headway limits")
+
+
+def _summary(lines: list[Line], paused: int) -> str:
+    default = terms.DEFAULT in lines
+    written = len(lines) - default
+    parts = [output.count(written, "limit")] if written else []
+    if default:
+        only = "" if written else "only "
+        parts.append(f"{only}the default ({terms.DEFAULT.pattern} {terms.DEFAULT.slots})")
+    if paused:
+        parts.append(output.count(paused, "pause"))
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _limit_of(governor: Governor, key: str) -> int | str | None:

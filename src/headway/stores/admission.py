@@ -212,7 +212,13 @@ class Admission:
         return left
 
     def _serve(self, given_back: GivenBack) -> None:
-        """Hand room on: returned loans to the lender's other children, the rest by rank."""
+        """Hand room on: returned loans to the lender's other children, the rest by rank.
+
+        In a book that awaits someone room may only seem free. All keys are served when it is
+        complete.
+        """
+        if self._book.awaits_someone():
+            return
         for lender, key in given_back.loans:
             self._pass_on_loan(lender, key)
             given_back.keys.append(key)

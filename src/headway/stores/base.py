@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol
 
-    from headway.limits import Terms
+    from headway.config import Settings
+    from headway.limits import Line, Terms
     from headway.stores.book import KeyState
     from headway.tickets import Answer, Decision, Ticket
 
@@ -68,6 +69,12 @@ if TYPE_CHECKING:
             self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
         ) -> bool:
             """Replace the terms if they are still the expected ones, and do ``also`` with it."""
+
+        def follow_file(self, known: Settings | None = None) -> list[Line]:
+            """Put in force what the home's file says now; the lines that are new by that.
+
+            ``known`` was read from the file just now: if it is in force, nothing is read again.
+            """
 
         def survey(self, path: Sequence[str]) -> list[KeyState]:
             """The state of these keys now."""

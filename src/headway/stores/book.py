@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         def tell(self, ticket: Ticket, decision: Decision) -> None:
             """Note what has to be told to the ticket's owner once this is committed."""
 
+        def awaits_someone(self) -> bool:
+            """Whether a live holder has still to say what it holds: nothing is granted before."""
+
         def stir(self, key: str) -> None:
             """Note that the head of a key's line, or a holder it should watch, is new."""
 

@@ -94,9 +94,7 @@ class Guard:
         if not patient:
             raise WouldBlock
         if not self._mutex.acquire(True, self._timeout_seconds):
-            raise StoreUnavailable(
-                self._path, f"another thread of this process, {self._who()}, is inside"
-            )
+            raise StoreUnavailable(self._path, self._who_keeps_our_threads())
 
     def _wait_for_processes(self, *, patient: bool, eager: bool) -> None:
         now = time.monotonic()
@@ -118,9 +116,7 @@ class Guard:
         self._at_the_door = True
         if not self._doorman.wait(self._timeout_seconds):
             raise StoreUnavailable(
-                self._path,
-                f"{self._who()} is inside an operation and has not left it"
-                f" for {self._timeout_seconds:g} s",
+                self._path, f"{describe(self._pid_inside())} is {self._inside_for_long()}"
             )
 
     def _nap(self, seconds: float) -> None:
@@ -141,9 +137,19 @@ class Guard:
             return False
         return True
 
-    def _who(self) -> str:
+    def _who_keeps_our_threads(self) -> str:
+        """One of them has the mutex: it is inside, or it waits for another process itself."""
+        pid = self._pid_inside()
+        if pid == self._pid:
+            return f"another thread of this process, pid {pid}, is {self._inside_for_long()}"
+        return f"{describe(pid)} is inside an operation, and another thread waits for that already"
+
+    def _inside_for_long(self) -> str:
+        return f"inside an operation and has not left it for {self._timeout_seconds:g} s"
+
+    def _pid_inside(self) -> int:
         owners = lock_owners(self._path)
-        return describe(owners[0] if owners else self._page[_OWNER_PID])
+        return owners[0] if owners else self._page[_OWNER_PID]
 
     # -- counters, inside only ---------------------------------------------------------
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         def write_terms(self, connection: Connection) -> None:
             """Put the limits in force into a new database, before anything is granted."""
 
+        def bring_terms(self, connection: Connection) -> None:
+            """Say in a database that may lack them which limits from code were in force."""
+
         def announce(self, connection: Connection) -> None:
             """Say in a new database what this process holds and waits for."""
 
@@ -52,6 +55,8 @@ class Home:
         self.holder_id = ""
         # Whether everyone alive has said in this database what they hold.
         self.settled = False
+        # The newest database that this process has brought what it knows to.
+        self._generation = -1
         self._move_in()
 
     def _move_in(self) -> None:
@@ -135,11 +140,10 @@ class Home:
     def awaited(self, connection: Connection) -> list[str]:
         """The live holders that have not said yet what they hold."""
         awaited = [holder for (holder,) in connection.execute("select holder from awaited")]
-        for holder in [holder for holder in awaited if not self.live.is_alive(holder)]:
-            connection.execute("delete from awaited where holder = ?", (holder,))
-            awaited.remove(holder)
-        self.settled = not awaited
-        return awaited
+        alive = [holder for holder in awaited if self.live.is_alive(holder)]
+        self.tenant.clear_up(connection, [holder for holder in awaited if holder not in alive])
+        self.settled = not alive
+        return alive
 
     def _open(self) -> None:
         """Connect to what is at the path now, or to a new file if there is nothing usable."""
@@ -181,6 +185,7 @@ class Home:
 
     def _take_stock(self, connection: Connection, others: list[str], alive: list[str]) -> None:
         self.settled = False
+        is_new = self._generation != self.guard.generation
         dead = [holder for holder in others if holder not in alive]
         if self._presence is not None:
             self.tenant.clear_up(connection, dead)
@@ -194,6 +199,10 @@ class Home:
                 _wipe(connection)
                 self._remove_drafts()
                 self.guard.start_afresh()
+                is_new = True
+        if is_new:
+            self.tenant.bring_terms(connection)
+            self._generation = self.guard.generation
         self.tenant.announce(connection)
         for holder in dead:
             self.live.remove(holder)

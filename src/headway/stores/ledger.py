@@ -37,7 +37,12 @@ class Ledger:
 
     def transact(self, connection: Connection, work: Callable[[SqlBook], T]) -> T:
         """Run the work in one transaction; the caller is under the guard."""
-        book = SqlBook(connection, next_token=self._home.guard.next_token, now=time.time())
+        book = SqlBook(
+            connection,
+            next_token=self._home.guard.next_token,
+            now=time.time(),
+            settled=self._home.settled,
+        )
         try:
             connection.execute("begin immediate")
             result = work(book)
@@ -68,6 +73,8 @@ class Ledger:
             if tickets:
                 self._home.live.mark_reclaimed(holder)
             admission.end_all(tickets, freed=freed)
+            if book.expect_no_more(holder):
+                admission.serve(book.all_keys())
 
 
 def roll_back(connection: Connection) -> None:

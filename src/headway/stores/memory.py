@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeVar
 
+    from headway.config import Settings
+    from headway.limits import Line
     from headway.tickets import Answer, Decision, Ticket
 
     T = TypeVar("T")
@@ -226,6 +228,12 @@ class MemoryStore:
         self._terms = terms
         self._admission.change(changed_keys(terms, self._states.values()))
         return True
+
+    def awaits_someone(self) -> bool:
+        return False  # it cannot lose what it knows
+
+    def follow_file(self, known: Settings | None = None) -> list[Line]:  # noqa: ARG002
+        return []  # there is none
 
     def survey(self, path: Sequence[str]) -> list[KeyState]:
         self._refuse_reentry()

@@ -101,6 +101,11 @@ class Reader:
 
         return self._read(read)
 
+    def awaited(self) -> list[str]:
+        """The live holders that have not said yet what they hold in a new database."""
+        awaited = self._read(lambda look: look("select holder from awaited"))
+        return [holder for (holder,) in awaited if self._home.live.is_alive(holder)]
+
     def outlook(self, ticket: Ticket) -> Outlook | None:
         def read(look: Look) -> Outlook | None:
             rows = look(f"select {WAITING_COLUMNS} from waiting where id = ?", (ticket.id,))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from headway import config
-from headway.errors import ConfigError
-from headway.limits import Terms
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -13,26 +9,26 @@ if TYPE_CHECKING:
     from headway.stores.home import Home
     from headway.stores.ledger import Ledger
     from headway.stores.sqlbook import SqlBook
+    from headway.stores.terms import TermsInForce
     from headway.tickets import Ticket
 
 
 class Recovery:
     """Brings one process's tickets and the limits it knows into another database."""
 
-    def __init__(self, home: Home, ledger: Ledger, own: dict[str, Ticket]) -> None:
-        self._home, self._ledger, self._own = home, ledger, own
-        # What was in force when last looked at: limits from code are nowhere else.
-        self.known_terms = Terms()
+    def __init__(
+        self, home: Home, ledger: Ledger, terms: TermsInForce, own: dict[str, Ticket]
+    ) -> None:
+        self._home, self._ledger, self._terms, self._own = home, ledger, terms, own
 
     def write_terms(self, connection: Connection) -> None:
         """Put the limits in force into a new database, before anything is granted."""
-        try:
-            settings = config.load(self._home.directory)
-            terms = self.known_terms.with_file(settings.lines, settings.paused)
-        except ConfigError:
-            # Someone is editing the file: what was in force stays so.
-            terms = self.known_terms
-        self._ledger.transact(connection, lambda book: book.set_terms(terms))
+        self._ledger.transact(connection, self._terms.write_into_new)
+
+    def bring_terms(self, connection: Connection) -> None:
+        """Offer the limits from code that this process knows where a new database has none."""
+        if self._terms.knows_offers:
+            self._ledger.transact(connection, self._terms.offer_again)
 
     def announce(self, connection: Connection) -> None:
         """Say what this process holds and waits for, and nothing else."""
@@ -57,7 +53,7 @@ class Recovery:
             book.note_child(ticket.id)  # perhaps: those who count on it may be back later
             for key in ticket.path:
                 book.key(key).used += ticket.weight
-        book.is_back(self._home.holder_id)
+        book.expect_no_more(self._home.holder_id)
         if not book.awaits_someone():
             admission.serve(book.all_keys())
 

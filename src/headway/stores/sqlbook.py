@@ -39,6 +39,8 @@ HOLDERS_AT_WORK = (
     " union all select substr("
     "(select id from waiting where at = keys.key order by rank, id limit 1), 1, 6)"
     " from keys where waiting > 0 and paused = 0 and used + reserved < cap"
+    # In a new file nothing is granted before all have said what they hold.
+    " union all select holder from awaited"
 )
 _BACKWARDS = "order by rank desc, id desc limit 1"
 IN_FRONT = f"select id from waiting where at = ? and (rank, id) < (?, ?) {_BACKWARDS}"
@@ -49,10 +51,15 @@ class SqlBook:
     """Reads and writes one open transaction."""
 
     def __init__(
-        self, connection: sqlite3.Connection, *, next_token: Callable[[], int], now: float
+        self,
+        connection: sqlite3.Connection,
+        *,
+        next_token: Callable[[], int],
+        now: float,
+        settled: bool,
     ) -> None:
         self._execute = connection.execute
-        self._next_token, self._now = next_token, now
+        self._next_token, self._now, self._settled = next_token, now, settled
         self._states: dict[str, KeyState] = {}
         self._read: dict[str, tuple[object, ...]] = {}
         self._tickets: dict[str, Ticket | None] = {}
@@ -158,6 +165,12 @@ class SqlBook:
                 (ticket.id, kind, _detail(decision)),
             )
 
+    def awaits_someone(self) -> bool:
+        if not self._settled:
+            awaited = self._execute("select 1 from awaited limit 1").fetchone()
+            self._settled = awaited is None
+        return not self._settled
+
     def stir(self, key: str) -> None:
         self.stirred.add(key)
 
@@ -179,13 +192,12 @@ class SqlBook:
         for key in terms.paused:
             self._execute("insert into paused values (?)", (key,))
 
-    def is_back(self, holder: str) -> None:
-        """A holder has said what it holds."""
-        self._execute("delete from awaited where holder = ?", (holder,))
-
-    def awaits_someone(self) -> bool:
-        """Whether others still have to say what they hold."""
-        return self._execute("select 1 from awaited limit 1").fetchone() is not None
+    def expect_no_more(self, holder: str) -> bool:
+        """A holder has said what it holds, or is dead; true if it was the last one awaited."""
+        if self._settled:
+            return False
+        struck = self._execute("delete from awaited where holder = ?", (holder,)).rowcount
+        return struck > 0 and not self.awaits_someone()
 
     def take_verdict(self, ticket_id: str) -> Decision | None:
         """The end that somebody else decided for a ticket, if it was not read yet."""

@@ -10,16 +10,15 @@ from __future__ import annotations
 import time
 
 from headway import clocks
-from headway.errors import StoreUnavailable
 from headway.lean import deque
-from headway.stores.admission import changed_keys
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
-from headway.stores.processes import describe
 from headway.stores.reader import Reader
 from headway.stores.recovery import Recovery
+from headway.stores.settling import Settling, Unsettled
 from headway.stores.shortcuts import Shortcuts
+from headway.stores.terms import TermsInForce
 from headway.stores.wakeups import Wakeups
 from headway.tickets import Granted, Refused, Revoked, Waiting
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from headway.config import Settings
-    from headway.limits import Terms
+    from headway.limits import Line, Terms
     from headway.stores.base import Census, Outlook
     from headway.stores.book import KeyState
     from headway.stores.sqlbook import SqlBook
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_RETRY_SECONDS = 0.005
 _REST_SECONDS = 1.0
 
 
@@ -51,13 +49,14 @@ class SqliteStore:
         self.name = f"sqlite:///{settings.home}"
         self._clock = clock or clocks.boot_seconds
         self._boost = int(settings.boost_seconds * 1e6)
-        self._timeout_seconds = settings.store_timeout_seconds
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._own: dict[str, Ticket] = {}
         self._count = 0
-        self._home = Home(settings.home, timeout_seconds=self._timeout_seconds)
+        patience = settings.store_timeout_seconds
+        self._home = Home(settings.home, timeout_seconds=patience)
         self._reader = Reader(self._home)
+        self._settling = Settling(self._home, self._reader, timeout_seconds=patience)
         self._wakeups = Wakeups(self._home, self._reader, self)
         self._ledger = Ledger(self._home, max_waiting=settings.max_waiting)
         self._ledger.note, self._ledger.note_dead = self._wakeups.note, self._wakeups.note_dead
@@ -67,16 +66,9 @@ class SqliteStore:
             max_waiting=settings.max_waiting,
             new_place=self._give_place,
         )
-        self._home.tenant = self._recovery = Recovery(self._home, self._ledger, self._own)
-        self._adopt_file(settings)
-
-    def _adopt_file(self, settings: Settings) -> None:
-        """The home's file is the truth about its limits, from this opening on."""
-        while True:
-            terms = self.terms()
-            wanted = terms.with_file(settings.lines, settings.paused)
-            if wanted == terms or self.set_terms(wanted, expected=terms):
-                return
+        self._terms = TermsInForce(self._home, self._ledger, self._reader)
+        self._recovery = Recovery(self._home, self._ledger, self._terms, self._own)
+        self._home.tenant = self._recovery
 
     @property
     def lifeline(self) -> int | None:
@@ -101,31 +93,17 @@ class SqliteStore:
         except Unsettled:
             if not patient:
                 raise WouldBlock from None
-            answer = self._request_when_settled(ticket, wait=wait)
+            answer = self._settling.repeat(lambda: self._home.operate(self._request, ticket, wait))
         if self._wakeups.something_to_tell:
             self.wrap_up()
         if answer.__class__ is Refused:
             del self._own[ticket.id]
         return answer
 
-    def _request_when_settled(self, ticket: Ticket, *, wait: bool) -> Answer:
-        """Give the others time to say what they hold in a new database."""
-        deadline = time.monotonic() + self._timeout_seconds
-        while True:
-            try:
-                return self._home.operate(self._request, ticket, wait)
-            except Unsettled as unsettled:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(self.name, str(unsettled)) from None
-            time.sleep(_RETRY_SECONDS)
-
     def _request(self, connection: Connection, ticket: Ticket, wait: bool) -> Answer:  # noqa: FBT001
         if not self._home.presence.is_busy:
             self._home.presence.get_busy()
-        if not self._home.settled:
-            awaited = self._home.awaited(connection)
-            if awaited:
-                raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
+        self._settling.check(connection)
         if ticket.parent is None:
             answer = self._shortcuts.come(ticket, wait=wait)
             if answer is not None:
@@ -247,33 +225,26 @@ class SqliteStore:
     # -- terms ----------------------------------------------------------------------------
 
     def terms(self) -> Terms:
-        self._recovery.known_terms = terms = self._reader.terms()
-        return terms
+        return self._terms.read()
 
     def set_terms(
         self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
     ) -> bool:
-        def work(book: SqlBook) -> bool:
-            if book.terms() != expected:
-                return False
-            book.set_terms(terms)
-            states = [book.key(key) for key in book.all_keys()]
-            self._ledger.admission(book).change(changed_keys(terms, states))
-            if also is not None:
-                also()
-            self._recovery.known_terms = terms
-            return True
+        return self._change(lambda book: self._terms.replace(book, terms, expected, also))
 
-        return self._change(work)
+    def follow_file(self, known: Settings | None = None) -> list[Line]:
+        if known is not None and self._terms.agree_with(known):
+            return []
+        return self._change(self._terms.follow_file)
 
     # -- looking --------------------------------------------------------------------------
 
     def survey(self, path: Sequence[str]) -> list[KeyState]:
-        self._bury_the_dead()
+        self._prepare_to_look()
         return self._reader.survey(path)
 
     def census(self) -> Census:
-        self._bury_the_dead()
+        self._prepare_to_look()
         return self._reader.census()
 
     def outlook(self, ticket: Ticket) -> Outlook | None:
@@ -291,12 +262,13 @@ class SqliteStore:
     def version(self) -> int:
         return self._reader.version()
 
-    def _bury_the_dead(self) -> None:
-        """Nobody may be waiting who would notice: look before showing."""
+    def _prepare_to_look(self) -> None:
+        """Nobody may be waiting who would notice the dead: bury them before showing."""
         live, own = self._home.live, self._home.holder_id
         dead = [h for h in live.holders() if h != own and not live.is_alive(h)]
         if dead:
             self.reclaim(dead)
+        self._settling.wait_to_look()
 
     # -- news from others -------------------------------------------------------------------
 
@@ -386,15 +358,3 @@ class SqliteStore:
         if self._wakeups.something_to_tell:
             self.wrap_up()
         return result
-
-
-class Unsettled(Exception):  # noqa: N818 - handled inside the store
-    """The database is new, and not everyone alive has said what they hold."""
-
-    def __init__(self, pids: list[int]) -> None:
-        super().__init__(pids)
-        self.pids = pids
-
-    def __str__(self) -> str:
-        who = ", ".join(map(describe, self.pids))
-        return f"it was made anew, and {who} has not said yet what it holds"
