@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-from headway.errors import QueueFull
 from headway.jobs import rows
 from headway.jobs.database import JobsDatabase
-from headway.jobs.orders import Surroundings
+from headway.jobs.intake import Intake
 from headway.jobs.rows import Beginning, Kept, Wish
 from headway.jobs.states import (
     CANCELLED,
@@ -35,11 +34,6 @@ if TYPE_CHECKING:
     from headway.jobs.orders import Order
     from headway.jobs.states import Ending
 
-_INSERT = (
-    "insert into jobs (revision, state, unmet, arrival, rank, keys, path, weight, priority, task,"
-    " command, directory, umask, environment, options, dedupe, retries, expire_seconds,"
-    " submitted_at, expire_at) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
 _UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
 
 
@@ -52,7 +46,7 @@ class Board:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._boost = int(settings.boost_seconds * 1e6)
+        self.boost = int(settings.boost_seconds * 1e6)
         self.database = JobsDatabase(settings.home, timeout_seconds=settings.store_timeout_seconds)
 
     # -- coming in ------------------------------------------------------------------------
@@ -64,81 +58,14 @@ class Board:
 
         ``admit`` is called inside the transaction and raises if they must not be kept.
         """
-        around, prepared = Surroundings(), [order.options(self.settings) for order in orders]
+        intake = Intake(self, orders)
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
             if admit is not None:
                 admit(connection)
-            self._refuse_if_full(connection, len(orders))
-            return [
-                self._keep(connection, order, options, around)
-                for order, options in zip(orders, prepared, strict=True)
-            ]
+            return intake.keep_all(connection)
 
         return self.database.change(work)
-
-    def _refuse_if_full(self, connection: sqlite3.Connection, more: int) -> None:
-        (waiting,) = connection.execute(
-            "select count(*) from jobs where state in ('held', 'queued')"
-        ).fetchone()
-        if waiting + more > self.settings.max_jobs:
-            raise QueueFull(waiting, self.settings.max_jobs)
-
-    def _keep(
-        self,
-        connection: sqlite3.Connection,
-        order: Order,
-        options: dict[str, object],
-        around: Surroundings,
-    ) -> Kept:
-        if order.dedupe is not None:
-            found = connection.execute(
-                f"select id, state from jobs where dedupe = ? and state in ({_UNFINISHED})",
-                (order.dedupe,),
-            ).fetchone()
-            if found:
-                return Kept(*found, is_new=False)
-        settings, now, arrival = self.settings, time.time(), rows.next_arrival(connection)
-        hold = settings.approve == "always" if order.hold is None else order.hold
-        state = HELD if hold else QUEUED
-        expire = settings.expire_seconds if order.expire_seconds is None else order.expire_seconds
-        if expire == float("inf"):
-            expire = None
-        unmet, failed = rows.dependencies(connection, order.after)
-        environ = around.environ if order.environ is None else order.environ
-        job = connection.execute(
-            _INSERT,
-            (
-                rows.next_revision(connection),
-                state,
-                len(unmet),
-                arrival,
-                arrival - order.priority * self._boost,
-                "\n".join(order.keys),
-                "\n".join(("", *order.path, "")),
-                order.weight,
-                order.priority,
-                order.task,
-                os.fsencode("\0".join(order.command)),
-                os.fsencode(order.directory or around.directory),
-                around.umask if order.umask is None else order.umask,
-                rows.environment(connection, environ),
-                rows.as_json(options),
-                order.dedupe,
-                settings.retries if order.retries is None else order.retries,
-                expire,
-                now,
-                None if expire is None else now + expire,
-            ),
-        ).lastrowid
-        assert job is not None
-        for after in unmet:
-            connection.execute("insert into dependencies values (?, ?)", (after, job))
-        if failed:
-            state = self._end(connection, job, CANCELLED, None, failed)
-        else:
-            self._tell(connection, job, "queued")
-        return Kept(job, state, is_new=True)
 
     # -- running --------------------------------------------------------------------------
 
@@ -178,7 +105,7 @@ class Board:
                 " values (?, ?, ?, ?, ?, ?, 'running')",
                 (job, number, holder, os.getpid(), lease, now),
             )
-            self._tell(connection, job, "started")
+            self.tell(connection, job, "started")
             return Beginning(job, number, row)
 
         return self.database.change(work)
@@ -215,7 +142,14 @@ class Board:
             state, reason = ending.state, ending.reason
             if state == INTERRUPTED and cancel_reason is not None:
                 state, reason = CANCELLED, cancel_reason
-            return self._end(connection, job, state, ending.exit_code, reason, event=ending.event)
+            return self.end_job(
+                connection,
+                job,
+                state,
+                exit_code=ending.exit_code,
+                reason=reason,
+                event=ending.event,
+            )
 
         return self.database.change(work)
 
@@ -226,7 +160,7 @@ class Board:
             "update jobs set revision = ?, state = ?, retried = retried + 1 where id = ?",
             (rows.next_revision(connection), state, job),
         )
-        self._tell(connection, job, "queued")
+        self.tell(connection, job, "queued")
         return state
 
     def changed_since(self, revision: int) -> list[Wish]:
@@ -246,7 +180,7 @@ class Board:
 
     def warn(self, job: int, warning: str) -> None:
         """Have people told of what a watchdog warns of."""
-        self.database.change(lambda connection: self._tell(connection, job, "warned", warning))
+        self.database.change(lambda connection: self.tell(connection, job, "warned", warning))
 
     # -- what people do ---------------------------------------------------------------------
 
@@ -259,7 +193,7 @@ class Board:
         def work(connection: sqlite3.Connection) -> str | None:
             state = rows.state_of(connection, job)
             if state in (HELD, QUEUED):
-                self._end(connection, job, CANCELLED, None, reason)
+                self.end_job(connection, job, CANCELLED, reason=reason)
             elif state == RUNNING:
                 connection.execute(
                     "update jobs set revision = ?, cancel_reason = coalesce(cancel_reason, ?)"
@@ -311,9 +245,9 @@ class Board:
         connection.execute(
             "update jobs set revision = ?, state = 'queued', arrival = ?,"
             " rank = ? - priority * ? where id = ?",
-            (rows.next_revision(connection), arrival, arrival, self._boost, job),
+            (rows.next_revision(connection), arrival, arrival, self.boost, job),
         )
-        self._tell(connection, job, "queued")
+        self.tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
         """Put a queued job in front of all other jobs, and of the given rank."""
@@ -327,7 +261,7 @@ class Board:
             rank = min(least, least if before is None else before) - 1
             connection.execute(
                 "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
-                (rows.next_revision(connection), rank, rank, self._boost, job),
+                (rows.next_revision(connection), rank, rank, self.boost, job),
             )
             return True
 
@@ -347,7 +281,7 @@ class Board:
             rows = connection.execute(f"select id, expire_seconds {due}", (now,)).fetchall()
             for job, seconds in rows:
                 reason = f"it had not started {seconds:g} s after it was submitted"
-                self._end(connection, job, EXPIRED, None, reason)
+                self.end_job(connection, job, EXPIRED, reason=reason)
             return [job for job, _ in rows]
 
         return self.database.change(work)
@@ -450,14 +384,14 @@ class Board:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _end(
+    def end_job(
         self,
         connection: sqlite3.Connection,
         job: int,
         state: str,
-        exit_code: int | None,
-        reason: str | None,
         *,
+        exit_code: int | None = None,
+        reason: str | None = None,
         event: str = "",
     ) -> str:
         """A job's one end, and what follows from it for those that come after it."""
@@ -466,7 +400,7 @@ class Board:
             f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self._tell(connection, job, event or state)
+        self.tell(connection, job, event or state)
         followers = connection.execute(
             "select job from dependencies where after = ?", (job,)
         ).fetchall()
@@ -479,12 +413,10 @@ class Board:
                     (rows.next_revision(connection), follower),
                 )
             elif rows.state_of(connection, follower) in (HELD, QUEUED):
-                self._end(connection, follower, CANCELLED, None, rows.no_longer(job, state))
+                self.end_job(connection, follower, CANCELLED, reason=rows.no_longer(job, state))
         return state
 
-    def _tell(
-        self, connection: sqlite3.Connection, job: int, event: str, details: str = ""
-    ) -> None:
+    def tell(self, connection: sqlite3.Connection, job: int, event: str, details: str = "") -> None:
         """Note for the worker what people are to be told, if anybody wants to be."""
         event = {SUCCEEDED: "finished"}.get(event, event)
         settings = self.settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 
 from headway import config, durations, keys, sizes
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 # What a surrounding lease or job has put there; a job stands for itself.
-_MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+_MARKS = (b"HEADWAY_LEASE", b"HEADWAY_TASK", b"HEADWAY_JOB")
 MAX_NAME_LENGTH = 200
 _MAX_RETRIES = 1000
 
@@ -210,13 +211,17 @@ class Surroundings:
     __slots__ = ("directory", "environ", "umask")
 
     def __init__(self) -> None:
-        self.directory, self.environ, self.umask = os.getcwd(), packed(os.environ), _own_umask()
+        self.directory, self.umask = os.getcwd(), _own_umask()
+        self.environ = _joined(os.environb)
 
 
 def packed(environ: Mapping[str, str]) -> bytes:
     """An environment without the marks of a lease around it, as bytes."""
-    kept = (f"{name}={value}" for name, value in environ.items() if name not in _MARKS)
-    return os.fsencode("\0".join(kept))
+    return _joined({os.fsencode(name): os.fsencode(environ[name]) for name in environ})
+
+
+def _joined(environ: Mapping[bytes, bytes]) -> bytes:
+    return b"\0".join([b"%b=%b" % pair for pair in environ.items() if pair[0] not in _MARKS])
 
 
 def unpacked(environ: bytes) -> dict[str, str]:
@@ -226,14 +231,15 @@ def unpacked(environ: bytes) -> dict[str, str]:
 
 
 def _own_umask() -> int:
-    """What the system tells; asking it by setting another one would race with other threads."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
-    except OSError:
-        pass
+    """Asked for by setting another one, if there is no other thread that this could disturb."""
+    if _thread._count():  # noqa: SLF001 - threads besides the first
+        try:
+            with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+                for line in file:
+                    if line.startswith("Umask:"):
+                        return int(line.split()[1], 8)
+        except OSError:
+            pass
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -103,6 +103,12 @@ def next_revision(connection: sqlite3.Connection) -> int:
     return (last or 0) + 1
 
 
+def newest(connection: sqlite3.Connection) -> int:
+    """The id of the newest job, or 0."""
+    (found,) = connection.execute("select max(id) from jobs").fetchone()
+    return found or 0
+
+
 def next_arrival(connection: sqlite3.Connection) -> int:
     """The time, but later than that of the newest job."""
     row = connection.execute("select arrival from jobs order by id desc limit 1").fetchone()

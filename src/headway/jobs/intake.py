@@ -1,0 +1,126 @@
+"""Taking orders in: how they become rows of the board, many in one transaction."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from headway.errors import QueueFull
+from headway.jobs import rows
+from headway.jobs.orders import Surroundings
+from headway.jobs.rows import Kept
+from headway.jobs.states import CANCELLED, HELD, QUEUED, UNFINISHED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headway.jobs.board import Board
+    from headway.jobs.orders import Order
+
+_INSERT = (
+    "insert into jobs (revision, state, unmet, arrival, rank, keys, path, weight, priority, task,"
+    " command, directory, umask, environment, options, dedupe, retries, expire_seconds,"
+    " submitted_at, expire_at) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+_WAITING = ("held", "queued")
+
+
+class Intake:
+    """Some orders on their way to one board."""
+
+    def __init__(self, board: Board, orders: Sequence[Order]) -> None:
+        self._board, self._settings = board, board.settings
+        self._orders = [(order, rows.as_json(order.options(board.settings))) for order in orders]
+        self._around = Surroundings()
+        # Rows of environments that were looked up already.
+        self._environments: dict[bytes, int] = {}
+
+    def keep_all(self, connection: sqlite3.Connection) -> list[Kept]:
+        """Inside a transaction: keep them, all or none."""
+        self._refuse_if_full(connection)
+        self._revision = rows.next_revision(connection)
+        self._arrival = rows.next_arrival(connection)
+        return [self._keep(connection, order, options) for order, options in self._orders]
+
+    def _refuse_if_full(self, connection: sqlite3.Connection) -> None:
+        most = self._settings.max_jobs
+        oldest, newest = [], rows.newest(connection)
+        for state in _WAITING:
+            (first,) = connection.execute(
+                "select min(id) from jobs where state = ?", (state,)
+            ).fetchone()
+            oldest += [] if first is None else [first]
+        # Counting takes time that grows with the queue; mostly the ids tell enough.
+        if not oldest or newest - min(oldest) + 1 + len(self._orders) <= most:
+            return
+        (waiting,) = connection.execute(
+            "select count(*) from jobs where state in (?, ?)", _WAITING
+        ).fetchone()
+        if waiting + len(self._orders) > most:
+            raise QueueFull(waiting, most)
+
+    def _keep(self, connection: sqlite3.Connection, order: Order, options: str) -> Kept:
+        if order.dedupe is not None:
+            found = connection.execute(
+                "select id, state from jobs where dedupe = ? and state in (?, ?, ?)",
+                (order.dedupe, *UNFINISHED),
+            ).fetchone()
+            if found:
+                return Kept(*found, is_new=False)
+        unmet, failed = rows.dependencies(connection, order.after) if order.after else ([], None)
+        state = HELD if self._is_held(order) else QUEUED
+        job = connection.execute(
+            _INSERT, self._row(connection, order, options, state, len(unmet))
+        ).lastrowid
+        assert job is not None
+        self._revision, self._arrival = self._revision + 1, self._arrival + 1
+        for after in unmet:
+            connection.execute("insert into dependencies values (?, ?)", (after, job))
+        if failed:
+            state = self._board.end_job(connection, job, CANCELLED, reason=failed)
+            self._revision = rows.next_revision(connection)
+        else:
+            self._board.tell(connection, job, "queued")
+        return Kept(job, state, is_new=True)
+
+    def _is_held(self, order: Order) -> bool:
+        return self._settings.approve == "always" if order.hold is None else order.hold
+
+    def _row(
+        self, connection: sqlite3.Connection, order: Order, options: str, state: str, unmet: int
+    ) -> tuple[object, ...]:
+        settings, around, now = self._settings, self._around, time.time()
+        expire = settings.expire_seconds if order.expire_seconds is None else order.expire_seconds
+        if expire == float("inf"):
+            expire = None
+        return (
+            self._revision,
+            state,
+            unmet,
+            self._arrival,
+            self._arrival - order.priority * self._board.boost,
+            "\n".join(order.keys),
+            "\n".join(("", *order.path, "")),
+            order.weight,
+            order.priority,
+            order.task,
+            os.fsencode("\0".join(order.command)),
+            os.fsencode(order.directory or around.directory),
+            around.umask if order.umask is None else order.umask,
+            self._environment(connection, order),
+            options,
+            order.dedupe,
+            settings.retries if order.retries is None else order.retries,
+            expire,
+            now,
+            None if expire is None else now + expire,
+        )
+
+    def _environment(self, connection: sqlite3.Connection, order: Order) -> int:
+        environ = self._around.environ if order.environ is None else order.environ
+        known = self._environments.get(environ)
+        if known is None:
+            known = self._environments[environ] = rows.environment(connection, environ)
+        return known
