@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from headway import clocks
 from headway.jobs import rows
 from headway.jobs.database import JobsDatabase
 from headway.jobs.intake import Intake
@@ -96,8 +97,8 @@ class Board:
             now, number = time.time(), row[6] + 1
             connection.execute(
                 "update jobs set revision = ?, state = 'running', attempts = ?, started_at = ?,"
-                " expire_at = null, ended_at = null, exit_code = null, end_reason = null"
-                " where id = ?",
+                " expire_at = null, due = null, ended_at = null, exit_code = null,"
+                " end_reason = null where id = ?",
                 (rows.next_revision(connection), number, now, job),
             )
             connection.execute(
@@ -221,12 +222,12 @@ class Board:
         def work(connection: sqlite3.Connection) -> str | None:
             if rows.state_of(connection, job) not in FINISHED:
                 return None
-            now = time.time()
             connection.execute(
                 "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
                 " ended_at = null, exit_code = null, end_reason = null,"
-                " expire_at = ? + expire_seconds where id = ?",
-                (now, job),
+                " expire_at = ? + expire_seconds,"
+                " due = ? + cast(expire_seconds * 1e6 as integer) where id = ?",
+                (time.time(), clocks.boot_microseconds(), job),
             )
             connection.execute("delete from dependencies where job = ?", (job,))
             if self.settings.approve in ("retries", "always"):
@@ -269,9 +270,10 @@ class Board:
 
     # -- what time does -----------------------------------------------------------------------
 
-    def expire(self, now: float) -> list[int]:
+    def expire(self) -> list[int]:
         """End the jobs whose time to start is over."""
-        due = "from jobs where state in ('held', 'queued') and expire_at <= ?"
+        now = clocks.boot_microseconds()
+        due = "from jobs where state in ('held', 'queued') and due <= ?"
         if not self.database.read(
             lambda connection: connection.execute(f"select 1 {due} limit 1", (now,)).fetchone()
         ):
@@ -286,13 +288,13 @@ class Board:
 
         return self.database.change(work)
 
-    def next_expiry(self) -> float | None:
-        """When the next job's time to start is over."""
-        query = "select min(expire_at) from jobs where state in ('held', 'queued')"
-        found: float | None = self.database.read(
+    def seconds_to_expiry(self) -> float | None:
+        """How long until the next job's time to start is over."""
+        query = "select min(due) from jobs where state in ('held', 'queued')"
+        due: int | None = self.database.read(
             lambda connection: connection.execute(query).fetchone()[0]
         )
-        return found
+        return None if due is None else (due - clocks.boot_microseconds()) / 1e6
 
     def mark_read(self, jobs: Iterable[int]) -> None:
         """Somebody has seen how these ended."""

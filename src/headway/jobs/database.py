@@ -212,13 +212,15 @@ def _rebase_after_boot(connection: sqlite3.Connection) -> None:
         return
     now, last = clocks.boot_microseconds(), None
     unfinished = connection.execute(
-        "select id, submitted_at, arrival - rank from jobs"
+        "select id, submitted_at, arrival - rank, expire_at from jobs"
         " where state in ('held', 'queued', 'running') order by arrival, id"
     ).fetchall()
-    for job, submitted_at, head_start in unfinished:
+    for job, submitted_at, head_start, expire_at in unfinished:
         arrival = now - int(max(0.0, time.time() - submitted_at) * 1e6)
         last = arrival if last is None else max(arrival, last + 1)
+        due = None if expire_at is None else now + int((expire_at - time.time()) * 1e6)
         connection.execute(
-            "update jobs set arrival = ?, rank = ? where id = ?", (last, last - head_start, job)
+            "update jobs set arrival = ?, rank = ?, due = ? where id = ?",
+            (last, last - head_start, due, job),
         )
     connection.execute("insert or replace into facts values ('boot', ?)", (clocks.boot_name(),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from headway import clocks
 from headway.errors import QueueFull
 from headway.jobs import rows
 from headway.jobs.orders import Surroundings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _INSERT = (
     "insert into jobs (revision, state, unmet, arrival, rank, keys, path, weight, priority, task,"
     " command, directory, umask, environment, options, dedupe, retries, expire_seconds,"
-    " submitted_at, expire_at) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " submitted_at, expire_at, due) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _WAITING = ("held", "queued")
 
@@ -116,6 +117,7 @@ class Intake:
             expire,
             now,
             None if expire is None else now + expire,
+            None if expire is None else clocks.boot_microseconds() + int(expire * 1e6),
         )
 
     def _environment(self, connection: sqlite3.Connection, order: Order) -> int:

@@ -175,6 +175,10 @@ def _url(url: object) -> str:
     if not isinstance(url, str) or "://" not in url:
         # Not shown: people mistype secrets as well.
         raise ConfigError('notify must be a URL such as "ntfy://my-topic"')
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    if find_spec("apprise") is None:
+        raise ConfigError("notify needs apprise: pip install 'headway[notify]'")
     return url
 
 
