@@ -46,10 +46,14 @@ class Governor:
             opened, self._settings = open_store(store)
             self._teller = Teller(opened)
             environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
-            self._turnstile = Turnstile(opened, self._teller, environ=environ)
+            self._turnstile = Turnstile(
+                opened, self._teller, environ=environ, inherited=self._settings.inherited
+            )
             forking.register(self._turnstile)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
+        # The leases of a home mean nothing to a store in memory.
+        self._lenders = self._settings.inherited if self._settings.home else ()
         if offered or self._settings.offered_lines:
             self._offer([*self._settings.offered_lines, *offered])
 
@@ -88,7 +92,7 @@ class Governor:
                 priority,
                 None if timeout is None else durations.seconds(timeout, name="timeout"),
                 wait,
-                self._settings.parent_lease if parent is None else _parent(parent),
+                self._lenders if parent is None else _lenders(parent),
                 on_wait,
             ),
         )
@@ -320,15 +324,15 @@ def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
     return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
 
 
-def _parent(parent: Lease | str) -> str:
+def _lenders(parent: Lease | str) -> tuple[str, ...]:
     if isinstance(parent, str):
-        return parent
+        return (parent,)
     if not isinstance(parent, Lease):
         raise ConfigError(f"parent must be a lease or the id of one, got {parent!r}")
     parent.check()
     if parent.ended:
         raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
-    return parent.id
+    return (parent.id, *parent.ticket.parents)
 
 
 def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:

@@ -31,7 +31,8 @@ class Ticket:
     """One request for slots, from asking until it is released.
 
     ``keys`` is what the caller named, ``path`` what counts: those keys and all
-    their ancestors in collection order. The store fills in the rest: ``rank``
+    their ancestors in collection order. ``parents`` are the leases whose slots it may
+    borrow, the nearest first. The store fills in the rest: ``rank``
     (its place in every line it stands in), ``at`` (the one key it waits at),
     ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
     once somebody else has ended it. ``ended`` means that its caller has given it back.
@@ -44,7 +45,7 @@ class Ticket:
         "ended",
         "id",
         "keys",
-        "parent",
+        "parents",
         "path",
         "priority",
         "rank",
@@ -65,12 +66,12 @@ class Ticket:
         task: str | None = None,
         weight: int = 1,
         priority: int = 0,
-        parent: str | None = None,
+        parents: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
     ) -> None:
         self.id, self.keys, self.path = id, keys, path
         self.task, self.weight, self.priority = task, weight, priority
-        self.parent, self.within = parent, within
+        self.parents, self.within = parents, within
         self.arrival = self.rank = self.token = 0
         self.since = 0.0
         self.at: str | None = None
@@ -93,7 +94,7 @@ class Ticket:
             task=self.task,
             weight=self.weight,
             priority=self.priority,
-            parent=self.parent,
+            parents=self.parents,
             within=self.within,
         )
         copied.arrival, copied.rank, copied.since = self.arrival, self.rank, self.since

@@ -30,8 +30,17 @@ SETTLED = (AtCapacity, Cancelled, DeadlockRefused, QueueTimeout)
 class Turnstile:
     """Lets the requests of one governor through, one ticket each."""
 
-    def __init__(self, store: Store, teller: Teller, *, environ: dict[str, str]) -> None:
-        self.store, self.teller, self.environ = store, teller, environ
+    def __init__(
+        self,
+        store: Store,
+        teller: Teller,
+        *,
+        environ: dict[str, str],
+        inherited: tuple[str, ...] = (),
+    ) -> None:
+        self.store, self.teller = store, teller
+        # What children are told: the home, and the leases that this process runs under.
+        self.environ, self.inherited = environ, inherited
         self._unfinished: dict[str, tuple[Ticket, float]] = {}
         self.closed = False
         self._straight = 0
@@ -97,7 +106,7 @@ class Turnstile:
             request.task,
             request.weight,
             request.priority,
-            request.parent,
+            request.parents,
             held_here(),
         )
 

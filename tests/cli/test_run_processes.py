@@ -267,3 +267,26 @@ def test_whose_slot_was_given_back_is_said_by_name(shell: Shell) -> None:
     said = shell.run("run", "--on", "k", "--", "true").stderr
 
     assert f"from pid {dead.pid} (" in said
+
+
+def test_what_outlives_a_nested_run_goes_ahead_on_the_outer_ones_slot(shell: Shell) -> None:
+    """The run that started it has given its slot back; the one round that still has its own."""
+    shell.run("limits", "set", "k", "1")
+    os.mkfifo(shell.directory / "gate")
+    late = f"read line < gate; exec {PROGRAM} run --on k --no-wait -- echo late"
+    middle = f"{PROGRAM} run --on k --detach-ok -- sh -c '({late}) &'"
+
+    done = shell.run("run", "--on", "k", "--", "sh", "-c", f"{middle}; echo go > gate")
+
+    assert (done.stdout, done.stderr, done.returncode) == ("late\n", "", 0)
+
+
+def test_a_run_in_another_home_in_between_is_no_obstacle(shell: Shell) -> None:
+    """Inside a run of one home one of another, and inside that one of the first."""
+    shell.run("limits", "set", "k", "1")
+    inner = f"HEADWAY_HOME={shell.home} {PROGRAM} run --on k --no-wait -- echo inner"
+    middle = f'HEADWAY_HOME={shell.directory}/other {PROGRAM} run --on k -- sh -c "{inner}"'
+
+    done = shell.run("run", "--on", "k", "--", "sh", "-c", middle)
+
+    assert (done.stdout, done.stderr, done.returncode) == ("inner\n", "", 0)

@@ -280,11 +280,11 @@ class Checkup:
             yield Finding("warning", "holders", text, "headway status gives them back")
         lines = look("select pattern, slots from lines where source = ?", (limits.FILE,))
         yield from self._terms(set(lines), {key for (key,) in look("select key from paused")})
-        lease = self._lease_id()
-        if lease and lease not in running:
+        inside = [lease for lease in self._lease_id().split() if lease in running]
+        if self._lease_id() and not inside:
             yield self._lost_lease("no such lease is held")
-        elif lease:
-            text = f"you are inside lease {lease}: what you ask for may go ahead on its slot"
+        elif inside:
+            text = f"you are inside lease {inside[0]}: what you ask for may go ahead on its slot"
             yield Finding("ok", "environment", text)
 
     def _terms(self, lines: set[tuple[str, int]], paused: set[str]) -> Iterator[Finding]:

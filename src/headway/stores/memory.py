@@ -85,7 +85,7 @@ class MemoryStore:
             self._refuse_reentry()
         with self._lock:
             try:
-                if ticket.parent is None and self._go_straight_in(ticket):
+                if not ticket.parents and self._go_straight_in(ticket):
                     answer: Answer = Granted(ticket.id, ticket.token)
                 else:
                     answer = self._stand_in_line(ticket, wait=wait)
@@ -301,7 +301,7 @@ class MemoryStore:
     def park(self, ticket: Ticket) -> None:
         assert ticket.at is not None
         self._waiting[ticket.id] = ticket
-        if ticket.parent is not None:
+        if ticket.parents:
             self._parked_children[ticket.id] = ticket
         line = self._lines.setdefault(ticket.at, [])
         if len(line) > 2 * self._states[ticket.at].waiting + 64:

@@ -134,7 +134,7 @@ class SqliteStore:
             awaited = self._home.awaited(connection)
             if awaited:
                 raise Unsettled([self._home.live.describe(holder).pid for holder in awaited])
-        if ticket.parent is None:
+        if not ticket.parents:
             answer = self._shortcuts.come(ticket, wait=wait)
             if answer is not None:
                 return answer
@@ -182,7 +182,7 @@ class SqliteStore:
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
-        was_lease = ticket.parent is None and self._shortcuts.go(ticket, held_seconds)
+        was_lease = not ticket.parents and self._shortcuts.go(ticket, held_seconds)
         if not was_lease:
             was_lease = self._ledger.transact(
                 connection, lambda book: self._leave(book, ticket, held_seconds)
