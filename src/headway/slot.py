@@ -169,7 +169,8 @@ class Lease:
         return self.ticket.token
 
     def check(self) -> None:
-        """Raise ``LeaseLost`` if the slot was taken back."""
+        """Raise ``LeaseLost`` if the slot was taken back; asks the store, ``lost`` does not."""
+        self._turnstile.find_out(self.ticket)
         verdict = self.ticket.verdict
         if isinstance(verdict, Revoked):
             raise LeaseLost(self.keys, self.id, verdict.reason)

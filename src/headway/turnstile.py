@@ -96,11 +96,12 @@ class Turnstile:
         """A ticket for this request, made by the present thread or task."""
         if self.closed:
             self.refuse_if_closed()
+        ticket_id = self.store.new_id()
         if self.store.shared and not self.switchboard.attending:
             # From now on others may have something to tell us, whether we wait or not.
             self.switchboard.attend()
         return Ticket(
-            self.store.new_id(),
+            ticket_id,
             request.keys,
             request.path,
             request.task,
@@ -197,6 +198,12 @@ class Turnstile:
             self.switchboard.deliver()
         if self.switchboard.early:
             self.switchboard.detach(ticket.id)
+
+    def find_out(self, ticket: Ticket) -> None:
+        """Make sure that we know of a loss, if our lease was taken back by now."""
+        known = ticket.ended or ticket.verdict is not None or self.closed
+        if not known and self.store.is_lost(ticket):
+            self.switchboard.deliver()
 
     def _take_unclaimed(self, decision: Decision) -> None:
         """A decision came for a waiter whose event loop is closed: nobody will use it."""

@@ -184,6 +184,9 @@ class MemoryStore:
             self._admission.withdraw(ticket)
         return ticket.verdict
 
+    def is_lost(self, ticket: Ticket) -> bool:
+        return ticket.id in self._revoked
+
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self.ticket(ticket_id) or self._revoked.get(ticket_id)
 
@@ -259,6 +262,9 @@ class MemoryStore:
         return self._version
 
     def listen(self, timeout_seconds: float) -> None:
+        raise NotImplementedError("nobody outside this process decides about its tickets")
+
+    def doze(self, timeout_seconds: float) -> bool:
         raise NotImplementedError("nobody outside this process decides about its tickets")
 
     def interrupt(self) -> None:

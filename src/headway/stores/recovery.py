@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway import config
 from headway.errors import ConfigError
 from headway.limits import Terms
+from headway.stores.processes import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,3 +66,15 @@ class Recovery:
         """Give back what dead holders left in a database that is in use."""
         if dead:
             self._ledger.transact(connection, lambda book: self._ledger.reclaim(book, dead))
+
+
+class Unsettled(Exception):  # noqa: N818 - handled inside the store
+    """The database is new, and not everyone alive has said what they hold."""
+
+    def __init__(self, pids: list[int]) -> None:
+        super().__init__(pids)
+        self.pids = pids
+
+    def __str__(self) -> str:
+        who = ", ".join(map(describe, self.pids))
+        return f"it was made anew, and {who} has not said yet what it holds"

@@ -7,6 +7,7 @@ with a datagram after the commit.
 
 from __future__ import annotations
 
+import _thread
 import time
 
 from headway.errors import StoreUnavailable
@@ -15,9 +16,8 @@ from headway.stores.admission import changed_keys
 from headway.stores.base import WouldBlock, say_nothing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
-from headway.stores.processes import describe
 from headway.stores.reader import Reader
-from headway.stores.recovery import Recovery
+from headway.stores.recovery import Recovery, Unsettled
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.wakeups import Wakeups
 from headway.tickets import Granted, Refused, Revoked, Waiting
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 0.005
 _REST_SECONDS = 1.0
+_TAKEN_FOR_DEAD = "its process has lost its lock file and was taken for dead"
 
 
 def _boot_clock() -> Callable[[], float]:
@@ -63,6 +64,8 @@ class SqliteStore:
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._own: dict[str, Ticket] = {}
+        # Re-entrant: a lease may be looked at by a signal handler in the middle of it.
+        self._deciding = _thread.RLock()
         self._count = 0
         self._home = Home(settings.home, timeout_seconds=self._timeout_seconds)
         self._reader = Reader(self._home)
@@ -224,6 +227,23 @@ class SqliteStore:
         self._ledger.admission(book).withdraw(found)
         return None
 
+    def is_lost(self, ticket: Ticket) -> bool:
+        if not self._reader.has_lease(ticket.id):
+            verdict = self._operate(self._find_verdict, ticket)
+            if verdict is not None:
+                self.decided(verdict)
+        return isinstance(ticket.verdict, Revoked)
+
+    def _find_verdict(self, connection: Connection, ticket: Ticket) -> Decision | None:
+        """Inside, where the database is the newest, with everything in it that we hold."""
+
+        def work(book: SqlBook) -> Decision | None:
+            if ticket.id not in self._own or book.lease(ticket.id) is not None:
+                return None
+            return book.take_verdict(ticket.id) or Revoked(ticket.id, _TAKEN_FOR_DEAD)
+
+        return self._ledger.transact(connection, work)
+
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self._own.get(ticket_id)
 
@@ -300,6 +320,9 @@ class SqliteStore:
     def listen(self, timeout_seconds: float) -> None:
         self._wakeups.listen(timeout_seconds)
 
+    def doze(self, timeout_seconds: float) -> bool:
+        return self._home.presence.doze(timeout_seconds)
+
     def interrupt(self) -> None:
         self._wakeups.interrupt()
 
@@ -318,13 +341,19 @@ class SqliteStore:
             # In this order: at no moment may it look like one that neither waits nor holds.
             ticket.token, ticket.since = decision.token, time.time()
             ticket.at = None
-        else:
-            if isinstance(decision, Revoked) and ticket.at is not None:
-                # Granted and taken back before we heard of it: who waits must hear both.
-                ticket.at = None
-                self.news.append(Granted(ticket.id, ticket.token))
-            ticket.verdict = decision
-        self.news.append(decision)
+            self.news.append(decision)
+            return
+        with self._deciding:  # who asks for it may read it at the same time as who is told
+            if ticket.verdict is None:
+                self._ended(ticket, decision)
+
+    def _ended(self, ticket: Ticket, verdict: Decision) -> None:
+        if isinstance(verdict, Revoked) and ticket.at is not None:
+            # Granted and taken back before we heard of it: who waits must hear both.
+            ticket.at = None
+            self.news.append(Granted(ticket.id, ticket.token))
+        ticket.verdict = verdict
+        self.news.append(verdict)
 
     def reclaim(self, holders: Iterable[str]) -> None:
         """Give back what holders left that are gone, if they are."""
@@ -358,6 +387,7 @@ class SqliteStore:
     def forget_after_fork(self) -> None:
         self.news.clear()
         self._own.clear()
+        self._deciding = _thread.RLock()
         self._reader.forget_after_fork()
         self._home.forget_after_fork()
         self._wakeups.forget_after_fork()
@@ -383,15 +413,3 @@ class SqliteStore:
         if self._wakeups.something_to_tell:
             self.wrap_up()
         return result
-
-
-class Unsettled(Exception):  # noqa: N818 - handled inside the store
-    """The database is new, and not everyone alive has said what they hold."""
-
-    def __init__(self, pids: list[int]) -> None:
-        super().__init__(pids)
-        self.pids = pids
-
-    def __str__(self) -> str:
-        who = ", ".join(map(describe, self.pids))
-        return f"it was made anew, and {who} has not said yet what it holds"
