@@ -187,6 +187,8 @@ class Switchboard:
 
     def attend(self) -> None:
         """Let the attendant look after the waiters and the chores, from now on."""
+        if not self.attending:
+            background.prepare()
         with self._mutex:
             if not self.attending and not self._closed:
                 background.start(self._attend)

@@ -7,6 +7,9 @@ messages and questions can tell.
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Pair = tuple[Governor, Governor]
+_PATH = f"import sys; sys.path.insert(0, {os.path.dirname(os.path.dirname(waiting.__file__))!r})\n"
 
 
 @pytest.fixture
@@ -68,6 +72,36 @@ def test_each_loss_is_told(pair: Pair) -> None:
             leases.append(lease.id)
             assert theirs.revoke(lease.id)
             until(lambda: lost == leases)
+
+
+_BARE = """
+import sys, headway
+with headway.slot("k") as lease:
+    print(lease.id, flush=True)
+    while not lease.lost or "threading" not in sys.modules:
+        pass
+import threading
+print(threading.current_thread() is threading.main_thread())
+"""
+
+
+def test_a_program_that_was_told_of_a_loss_ends_as_any_other(home: str) -> None:
+    """Though a thread of ours was the first to log something, it is not the main one."""
+    program = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _PATH + _BARE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert program.stdout
+    with Governor(f"sqlite:///{home}") as governor:
+        assert governor.revoke(program.stdout.readline().strip())
+    try:
+        out, _ = program.communicate(timeout=30)
+    finally:
+        program.kill()
+
+    assert (out, program.returncode) == ("True\n", 0)
 
 
 def test_a_task_is_told_while_its_loop_is_blocked(pair: Pair) -> None:

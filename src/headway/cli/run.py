@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 
+from headway import background
 from headway.cli import DENIED, NO_SLOT, NOT_FOUND, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
 from headway.errors import AtCapacity, QueueTimeout
@@ -35,6 +36,7 @@ def run(words: list[str]) -> int:
 
 
 def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
+    background.leaves_at_once = True
     if options.quiet:
         _hush()
     with Governor() as governor:
