@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headway.limits import Line, Terms
     from headway.settings_file import SettingsFile
     from headway.stores.base import Store
-    from headway.views import Capacity, Snapshot
+    from headway.views import Capacity, LeaseView, Snapshot
 
     T = TypeVar("T")
 
@@ -191,9 +191,15 @@ class Governor:
         return cancelled
 
     def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
-        """Take a lease back, whoever's; its holder is told. False if there is none."""
-        revoked = self._store.revoke(lease_id, reason)
+        """Take a lease back, whoever's; its holder is told. False if there is none.
+
+        A home keeps a line about it in ``releases.log``.
+        """
+        lease = next((lease for lease in self.snapshot().leases if lease.id == lease_id), None)
+        revoked = lease is not None and self._store.revoke(lease_id, reason)
         self._turnstile.switchboard.deliver()
+        if revoked and lease is not None and self._settings.home:
+            self._record(lease, reason)
         return revoked
 
     def close(self) -> None:
@@ -293,6 +299,14 @@ class Governor:
             if self._store.set_terms(change(terms), expected=terms, also=also):
                 break
         self._turnstile.switchboard.deliver()
+
+    def _record(self, lease: LeaseView, reason: str) -> None:
+        from headway import releases  # noqa: PLC0415 - rarely needed
+
+        try:
+            releases.record(self._settings.home, lease, reason=reason, task=self._settings.task)
+        except OSError as error:
+            _warn(f"that {lease.id} was taken back could not be recorded: {error}")
 
     def _warn_of_misspelling(self, key: str) -> None:
         """Warn of a limit on a key that nobody uses but that is nearly one in use."""

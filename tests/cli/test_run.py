@@ -263,6 +263,18 @@ def test_a_slot_taken_back_by_hand_is_told_and_the_command_goes_on(shell: Shell)
     assert (out, running.returncode) == ("still here", 0)
 
 
+def test_quiet_is_not_silent_about_a_lost_slot(shell: Shell) -> None:
+    """That is no matter of waiting: the work now runs beside someone else's."""
+    running = shell.start("run", "-q", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    lease = shell.status()["leases"][0]["id"]
+
+    assert shell.run("release", "--force", lease).returncode == 0
+    assert running.stderr is not None
+    assert running.stderr.readline() == f"headway: error: lost {lease} on k: taken back by hand\n"
+    running.communicate("")
+
+
 def test_run_inside_run_goes_ahead_on_the_same_slot(shell: Shell) -> None:
     """At limit 1 the inner one would wait for ever."""
     shell.run("limits", "set", "k", "1")

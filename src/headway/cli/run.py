@@ -65,10 +65,13 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
 
 
 def _hush() -> None:
-    """Of what Headway logs, let only errors through."""
+    """Of what Headway logs, let only errors through: that the slot was lost is one."""
     import logging  # noqa: PLC0415
 
+    from headway.cli import opening, output  # noqa: PLC0415
+
     logging.getLogger("headway").setLevel(logging.ERROR)
+    opening.say_warnings(output.talk)
 
 
 class _Waiting:

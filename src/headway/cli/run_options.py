@@ -34,7 +34,7 @@ OPTIONS = (
     Option("timeout", ("--timeout",), "TIME", "Longest time in the queue (90s, 5m): exit 124."),
     Option("no_wait", ("--no-wait",), "", "Do not queue: exit 75 if no slot is free now."),
     Option("detach_ok", ("--detach-ok",), "", "Give the slot back when the first process ends."),
-    Option("quiet", ("-q", "--quiet"), "", "Wait silently."),
+    Option("quiet", ("-q", "--quiet"), "", "Wait silently; a lost slot is still told."),
 )
 HELP = """Run a command under a slot, as soon as there is one.
 

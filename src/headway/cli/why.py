@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway import keys
+from headway import config, keys, releases
 from headway.cli import arguments, completing, opening, output, rows
-from headway.cli.finding import called, find
+from headway.cli.finding import called, find, matching
 from headway.limits import UNLIMITED
 from headway.views import WaitingView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TypeAlias
 
+    from headway.releases import Release, Releaser
     from headway.views import LeaseView, LimitView, Snapshot
+
+    _Facts: TypeAlias = "_Wait | _Hold | Release"
 
 # So many of those in front, and of those who hold, are listed; JSON has them all.
 _LISTED = 10
@@ -46,7 +50,7 @@ class _Hold:
 @click.argument("name", metavar="ID", shell_complete=completing.everyone)
 @arguments.json_option
 def command(name: str, *, as_json: bool) -> None:
-    """Tell why a ticket waits, or what a lease holds.
+    """Tell why a ticket waits, what a lease holds, or who took a lease back by hand.
 
     ID is the id of a ticket or lease, the beginning of one, or a task's name. If there
     is no such ticket, or the name fits several, the exit code is 1.
@@ -58,6 +62,10 @@ def command(name: str, *, as_json: bool) -> None:
     """
     with opening.governor() as governor:
         snapshot = governor.snapshot()
+    release = None if _is_there(snapshot, name) else _release(name)
+    if release is not None:
+        _print(release, "released", _story_of_release(release), as_json=as_json)
+        return
     found = find(snapshot, name)
     if isinstance(found, WaitingView):
         wait = _wait(snapshot, found)
@@ -67,7 +75,7 @@ def command(name: str, *, as_json: bool) -> None:
         _print(hold, "running", _story_of_hold(hold), as_json=as_json)
 
 
-def _print(facts: _Wait | _Hold, state: str, story: Iterable[str], *, as_json: bool) -> None:
+def _print(facts: _Facts, state: str, story: Iterable[str], *, as_json: bool) -> None:
     if as_json:
         output.as_json({"state": state, **asdict(facts)})
     else:
@@ -178,6 +186,36 @@ def _story_of_hold(hold: _Hold) -> Iterable[str]:
 def _place(limit: LimitView) -> str:
     use = "" if limit.limit == UNLIMITED else f" of {limit.limit}"
     return f"{limit.key}: {limit.used}{use} in use{', paused' if limit.paused else ''}"
+
+
+# -- a lease that was taken back ------------------------------------------------------------
+
+
+def _is_there(snapshot: Snapshot, name: str) -> bool:
+    return bool(matching(snapshot.waiting, name) or matching(snapshot.leases, name))
+
+
+def _release(name: str) -> Release | None:
+    """The last one of that name that is on record."""
+    on_record = releases.read(config.home_directory())
+    found = matching([release.lease for release in on_record], name)
+    return next((release for release in on_record if release.lease in found[:1]), None)
+
+
+def _story_of_release(release: Release) -> Iterable[str]:
+    lease, at = release.lease, release.released_at
+    yield f"{called(lease)} was taken back by hand; it held {output.joined(lease.keys)}."
+    yield f"  when       {output.age(at)} ago ({output.clock(at)})"
+    yield f"  after      {output.length(at - lease.since)}{_weight(lease)}"
+    yield f"  held by    {_process(lease)}, who was told; its work went on"
+    yield f"  taken by   {_person(release.by)}"
+    yield f"  reason     {output.clean(release.reason)}"
+
+
+def _person(by: Releaser) -> str:
+    task = f", task {output.clean(by.task)}" if by.task else ""
+    terminal = f" on {by.terminal}" if by.terminal else ""
+    return f"{by.user}{terminal}{task}, pid {by.pid} ({output.clean(by.command)})"
 
 
 # -- words ------------------------------------------------------------------------------
