@@ -154,6 +154,7 @@ class Turnstile:
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",
+            "paused": f"no slot on {key}: it is paused, so nobody is let in until it is resumed",
             "too_heavy": f"weight {ticket.weight} can never fit on {key}, whose limit is"
             f" {capacity.limit}; raise the limit or ask for less",
             "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"

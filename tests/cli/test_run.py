@@ -233,6 +233,19 @@ def test_a_timeout_in_the_queue_gives_124(shell: Shell) -> None:
     holder.communicate("")
 
 
+@pytest.mark.parametrize(("option", "code"), [("--no-wait", 75), ("--timeout=200ms", 124)])
+def test_a_pause_is_named_as_what_blocks(shell: Shell, option: str, code: int) -> None:
+    """Of the key itself or of one above it, with the way out; nobody holds anything."""
+    shell.run("pause", "llm")
+
+    done = shell.run("run", "-q", option, "--on", "llm/openai", "--", "echo", "ran")
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "llm is paused; to let people in again: headway resume llm" in done.stderr
+    assert "in use" not in done.stderr
+    assert "held by" not in done.stderr
+
+
 def test_someone_elses_cancel_gives_125(shell: Shell) -> None:
     """The command is not started, and the line moves up."""
     shell.run("limits", "set", "k", "1")

@@ -205,7 +205,8 @@ def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, 
     elif isinstance(answer, Refused):
         keys = {"too_heavy": too_heavy, "deadlock": blocked}.get(answer.reason, path_of(ticket))
         assert answer.key in keys, f"{ticket.id} was refused as {reason} on {answer.key}"
-        if reason == "full":
+        if reason in {"full", "paused"}:
+            assert (reason == "paused") == (answer.key in before.terms.paused)
             assert not wait, "someone was sent away who wanted to wait"
         if reason == "queue_full":
             line = [at for at in before.at.values() if at == answer.key]

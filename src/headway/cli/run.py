@@ -132,7 +132,7 @@ def _not_startable(program: str, error: OSError) -> Failure:
 
 
 def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTimeout) -> Failure:
-    """Says what is full, who holds it and since when."""
+    """Says what is full, who holds it and since when; or what is paused."""
     from headway.cli.waiting_line import holding  # noqa: PLC0415
 
     if isinstance(refusal, AtCapacity):
@@ -143,8 +143,12 @@ def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTi
         code = TIMED_OUT
     if blocked is None:
         return Failure(str(refusal), code)
-    held = [f"\n  held by {one}" for one in holding(governor.snapshot(), blocked.key)]
-    return Failure(f"{refusal}{''.join(held)}\n  see: headway status {blocked.key}", code)
+    if blocked.reason == "paused":
+        details = [f"{blocked.key} is paused; to let people in again: headway resume {blocked.key}"]
+    else:
+        details = [f"held by {one}" for one in holding(governor.snapshot(), blocked.key)]
+    details.append(f"see: headway status {blocked.key}")
+    return Failure("\n  ".join([str(refusal), *details]), code)
 
 
 def _tell_of_rest(lease: Lease) -> None:

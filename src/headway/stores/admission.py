@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headway.limits import Terms
     from headway.stores.book import Book, KeyState
-    from headway.tickets import Ticket
+    from headway.tickets import Refusal, Ticket
 
 
 class Admission:
@@ -51,9 +51,11 @@ class Admission:
         at = ticket.at
         if at is None:
             return None
+        state = self._book.key(at)
         if not wait:
-            refusal: Refused | None = Refused(ticket.id, "full", at)
-        elif self._book.key(at).waiting > self._max_waiting:
+            reason: Refusal = "paused" if state.paused else "full"
+            refusal: Refused | None = Refused(ticket.id, reason, at)
+        elif state.waiting > self._max_waiting:
             refusal = Refused(ticket.id, "queue_full", at)
         else:
             refusal = self._deadlock(ticket)
