@@ -281,6 +281,19 @@ def test_what_outlives_a_nested_run_goes_ahead_on_the_outer_ones_slot(shell: She
     assert (done.stdout, done.stderr, done.returncode) == ("late\n", "", 0)
 
 
+def test_a_run_that_would_wait_for_the_run_round_it_is_refused(shell: Shell) -> None:
+    """Exit 75; what it says is for a shell, not for Python."""
+    shell.run("limits", "set", "k", "2")
+    inner = (PROGRAM, "run", "--on", "k", "--weight", "2", "--", "echo", "ran")
+
+    done = shell.run("run", "--on", "k", "--", *inner)
+
+    assert (done.returncode, done.stdout) == (75, "")
+    assert "no slot on k, now or later: this command runs inside what holds it" in done.stderr
+    assert "ask for less (--weight), give k more slots (headway limits set k N)" in done.stderr
+    assert "parent=" not in done.stderr
+
+
 def test_a_run_in_another_home_in_between_is_no_obstacle(shell: Shell) -> None:
     """Inside a run of one home one of another, and inside that one of the first."""
     shell.run("limits", "set", "k", "1")

@@ -10,7 +10,7 @@ import sys
 from headway import background
 from headway.cli import DENIED, NO_SLOT, NOT_FOUND, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
-from headway.errors import AtCapacity, QueueTimeout
+from headway.errors import AtCapacity, DeadlockRefused, QueueTimeout
 from headway.governor import Governor
 from headway.keys import agent_key
 from headway.supervisor import Supervisor, supervise
@@ -58,6 +58,8 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
         except (AtCapacity, QueueTimeout) as refusal:
             waiting.end()
             raise _no_slot(governor, options, refusal) from None
+        except DeadlockRefused as refusal:
+            raise _never(options, refusal) from None
         finally:
             waiting.end()
         supervisor.report(code)
@@ -149,6 +151,18 @@ def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTi
         details = [f"held by {one}" for one in holding(governor.snapshot(), blocked.key)]
     details.append(f"see: headway status {blocked.key}")
     return Failure("\n  ".join([str(refusal), *details]), code)
+
+
+def _never(options: Options, refusal: DeadlockRefused) -> Failure:
+    """Says why no wait would help, and what would."""
+    key = refusal.key
+    less = "ask for less (--weight), " if options.weight > 1 else ""
+    return Failure(
+        f"no slot on {key}, now or later: this command runs inside what holds it"
+        f" ({', '.join(refusal.held_by)}) and would wait for its own end\n"
+        f"  {less}give {key} more slots (headway limits set {key} N), or start it outside",
+        NO_SLOT,
+    )
 
 
 def _tell_of_rest(lease: Lease) -> None:

@@ -53,7 +53,7 @@ Example:
 
 \b
 Exit codes besides the command's own:
-  64 wrong usage           69 store unavailable     75 no slot now (--no-wait)
+  64 wrong usage           69 store unavailable     75 no slot now, or ever
   78 bad settings         124 --timeout ran out    125 cancelled by someone
   126 cannot be executed  127 no such program
 """

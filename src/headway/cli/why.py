@@ -50,7 +50,9 @@ class _Hold:
 @click.argument("name", metavar="ID", shell_complete=completing.everyone)
 @arguments.json_option
 def command(name: str, *, as_json: bool) -> None:
-    """Tell why a ticket waits, what a lease holds, or who took a lease back by hand.
+    """Tell why a ticket waits, or what a lease holds.
+
+    Of a lease that was taken back by hand it tells who did that, and when.
 
     ID is the id of a ticket or lease, the beginning of one, or a task's name. If there
     is no such ticket, or the name fits several, the exit code is 1.
