@@ -281,6 +281,25 @@ def test_what_outlives_a_nested_run_goes_ahead_on_the_outer_ones_slot(shell: She
     assert (done.stdout, done.stderr, done.returncode) == ("late\n", "", 0)
 
 
+def test_too_low_a_limit_of_open_files_is_named(shell: Shell) -> None:
+    """Wherever it strikes, in one line and with code 69; nothing is run without its slot."""
+    shell.run("limits", "set", "k", "1")
+    refused = 0
+    for most in range(8, 30):
+        script = f"ulimit -n {most}; exec {PROGRAM} run --on k -- echo ran"
+        done = subprocess.run(
+            ["sh", "-c", script], env=shell.environ, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            assert (done.stdout, done.stderr) == ("ran\n", "")
+            continue
+        refused += 1
+        assert (done.returncode, done.stdout) == (69, ""), f"{most}: {done.stderr}"
+        assert done.stderr.count("\n") == 1, f"{most}: {done.stderr}"
+        assert f"the limit is {most}; raise it with ulimit -n" in done.stderr, most
+    assert refused
+
+
 def test_a_run_that_would_wait_for_the_run_round_it_is_refused(shell: Shell) -> None:
     """Exit 75; what it says is for a shell, not for Python."""
     shell.run("limits", "set", "k", "2")

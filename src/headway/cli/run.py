@@ -13,6 +13,7 @@ from headway.cli.run_options import Options, parse
 from headway.errors import AtCapacity, DeadlockRefused, QueueTimeout
 from headway.governor import Governor
 from headway.keys import agent_key
+from headway.stores.processes import lack_of_files
 from headway.supervisor import Supervisor, supervise
 
 TYPE_CHECKING = False
@@ -107,6 +108,8 @@ def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -
             left_behind=lambda: None if options.quiet else _tell_of_rest(lease),
         )
     except OSError as error:
+        if lack_of_files(error):
+            raise
         raise _not_startable(program, error) from None
 
 
