@@ -68,16 +68,16 @@ class Wish:
 
     def for_worker(self) -> Request:
         """The place in line of a job that waits."""
-        return self._request(wait=True, parent=None)
+        return self._request(wait=True, parents=())
 
     def for_supervisor(self, lease: str) -> Request:
         """Its slots, taken over from the worker's lease."""
-        return self._request(wait=False, parent=lease)
+        return self._request(wait=False, parents=(lease,))
 
-    def _request(self, *, wait: bool, parent: str | None) -> Request:
+    def _request(self, *, wait: bool, parents: tuple[str, ...]) -> Request:
         path, name = keys.path(self.keys), job_name(self.id)
         return Request(
-            self.keys, path, self.task, self.weight, self.priority, None, wait, parent, name=name
+            self.keys, path, self.task, self.weight, self.priority, None, wait, parents, name=name
         )
 
 
