@@ -228,6 +228,8 @@ class Governor:
         Those who wait get ``Cancelled``. A governor of a home that is not closed
         lives as long as its process, which gives everything back as well.
         """
+        if self._jobs is not None:
+            self._jobs.close()
         self._turnstile.close()
 
     @property

@@ -318,6 +318,10 @@ class Jobs:
         await _in_thread(lambda: self._seen(found))
         return found
 
+    def close(self) -> None:
+        """Give the board's connection back; it is opened again when needed."""
+        self.board.database.close()
+
     # -- inside -----------------------------------------------------------------------------------
 
     def _changed(self, job: int) -> None:
