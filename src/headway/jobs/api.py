@@ -108,10 +108,21 @@ class Jobs:
                 self._refuse_if_full(connection, order)
 
         kept = self.board.submit(orders, admit=admit if reject else None)
+        for job, order in zip(kept, orders, strict=True):
+            if job.is_new and self.board.is_told(order):
+                self._say_where(job.id)
         self._bells.ring(job.id for job in kept)
         if start:
             ensure_worker(self.home)
         return [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+
+    def _say_where(self, job: int) -> None:
+        """Have those who are told that it is queued told where it stands."""
+        standing = self.standing(job)
+        if standing is not None:
+            wait = standing.estimated_wait_seconds
+            about = f", about {wait:.0f} s" if wait else ""
+            self.board.add_to_news(job, "queued", f"position {standing.position}{about}")
 
     def _refuse_if_full(self, connection: sqlite3.Connection, order: Order) -> None:
         store = self._governor.turnstile.store
@@ -133,11 +144,9 @@ class Jobs:
         self.board.mark_read(job.id for job in jobs if job.is_finished)
         return self._placed(jobs)
 
-    def waiting(
-        self, states: Sequence[str] = ("queued", "held"), *, limit: int | None = None
-    ) -> list[Job]:
-        """Those that wait, in the order of the line; of many the first."""
-        return self._placed(self._look().in_line(states, limit))
+    def waiting(self, *, limit: int | None = None) -> list[Job]:
+        """The queued jobs in the order of the line; of many the first."""
+        return self._placed(self._look().in_line(limit))
 
     def _placed(self, jobs: list[Job]) -> list[Job]:
         queued = sum(job.state == "queued" for job in jobs)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headway.jobs.orders import Order
     from headway.jobs.states import Ending
 
+_EXPIRING = "indexed by jobs_to_expire where state in ('held', 'queued')"
 _UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
 
 
@@ -273,7 +274,7 @@ class Board:
     def expire(self) -> list[int]:
         """End the jobs whose time to start is over."""
         now = clocks.boot_microseconds()
-        due = "from jobs where state in ('held', 'queued') and due <= ?"
+        due = f"from jobs {_EXPIRING} and due <= ?"
         if not self.database.read(
             lambda connection: connection.execute(f"select 1 {due} limit 1", (now,)).fetchone()
         ):
@@ -290,7 +291,7 @@ class Board:
 
     def seconds_to_expiry(self) -> float | None:
         """How long until the next job's time to start is over."""
-        query = "select min(due) from jobs where state in ('held', 'queued')"
+        query = f"select min(due) from jobs {_EXPIRING} and due is not null"
         due: int | None = self.database.read(
             lambda connection: connection.execute(query).fetchone()[0]
         )
@@ -377,6 +378,15 @@ class Board:
         """What people are to be told: its number, the job, the event, when, and details."""
         query = "select id, job, event, at, details from news order by id"
         return self.database.read(lambda connection: connection.execute(query).fetchall())
+
+    def is_told(self, order: Order) -> bool:
+        """Whether anybody is told what becomes of an order."""
+        return bool(order.notify or self.settings.notify or self.settings.notify_command)
+
+    def add_to_news(self, job: int, event: str, details: str) -> None:
+        """Say more about something that was not told yet."""
+        query = "update news set details = ? where job = ? and event = ?"
+        self.database.change(lambda connection: connection.execute(query, (details, job, event)))
 
     def drop_news(self, number: int) -> None:
         """It was sent, or will never be."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from headway import config
 from headway.errors import HeadwayError
-from headway.governor import Governor
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.listing import Listing
@@ -55,7 +54,6 @@ class Messenger:
         self._board = Board(self._settings)
         self._listing = Listing(self._board)
         self._bells = Bells(home)
-        self._governor: Governor | None = None
         self._lanes: dict[str, ThreadPoolExecutor] = {}
         self._under_way: dict[int, list[Future[None]]] = {}
 
@@ -79,8 +77,6 @@ class Messenger:
 
     def _send(self, job: int | None, event: str, details: str) -> Iterator[Future[None]]:
         found = None if job is None else self._listing.find(job)
-        if job is not None and event == "queued":
-            details = self._place(job)
         title, body = _title(job, event), _body(found, details)
         for url in self._urls(found, event):
             yield self._later(url, lambda url=url: _notify(url, title, body))  # type: ignore[misc]
@@ -88,16 +84,6 @@ class Messenger:
         if command and event in self._settings.notify_on:
             facts = {"event": event, "job": None if found is None else found.as_dict()}
             yield self._later(command, lambda: _call(command, title, body, facts))
-
-    def _place(self, job: int) -> str:
-        """Where a queued job stands, in words."""
-        if self._governor is None:
-            self._governor = Governor(f"sqlite:///{self._settings.home}")
-        standing = self._governor.jobs.standing(job)
-        if standing is None:
-            return ""
-        wait = standing.estimated_wait_seconds
-        return f"position {standing.position}" + (f", about {wait:.0f} s" if wait else "")
 
     def _urls(self, job: Job | None, event: str) -> list[str]:
         """Whom to tell: those named in the settings, and those named for the job."""

@@ -43,7 +43,7 @@ create table jobs (
 );
 
 create index jobs_by_revision on jobs (revision);
-create index jobs_in_line on jobs (rank, path) where state = 'queued';
+create index jobs_in_line on jobs (rank, unmet, path) where state = 'queued';
 create index jobs_by_state on jobs (state, id);
 create index jobs_to_expire on jobs (due) where due is not null and state in ('held', 'queued');
 create unique index jobs_by_dedupe on jobs (dedupe)
