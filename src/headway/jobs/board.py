@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from headway.errors import QueueFull
+from headway.errors import ConfigError, QueueFull
 from headway.jobs import rows
 from headway.jobs.database import JobsDatabase
 from headway.jobs.orders import Surroundings
@@ -69,20 +69,24 @@ class Board:
         def work(connection: sqlite3.Connection) -> list[Kept]:
             if admit is not None:
                 admit(connection)
-            self._refuse_if_full(connection, len(orders))
-            return [
+            kept = [
                 self._keep(connection, order, options, around)
                 for order, options in zip(orders, prepared, strict=True)
             ]
+            self._refuse_if_over(connection, sum(job.is_new for job in kept))
+            return kept
 
         return self.database.change(work)
 
-    def _refuse_if_full(self, connection: sqlite3.Connection, more: int) -> None:
+    def _refuse_if_over(self, connection: sqlite3.Connection, more: int) -> None:
+        """Take back what was just added, if that makes too many."""
+        if not more:
+            return
         (waiting,) = connection.execute(
             "select count(*) from jobs where state in ('held', 'queued')"
         ).fetchone()
-        if waiting + more > self.settings.max_jobs:
-            raise QueueFull(waiting, self.settings.max_jobs)
+        if waiting > self.settings.max_jobs:
+            raise QueueFull(waiting - more, self.settings.max_jobs)
 
     def _keep(
         self,
@@ -287,6 +291,7 @@ class Board:
         def work(connection: sqlite3.Connection) -> str | None:
             if rows.state_of(connection, job) not in FINISHED:
                 return None
+            _refuse_beside_namesake(connection, job)
             now = time.time()
             connection.execute(
                 "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
@@ -300,9 +305,12 @@ class Board:
                     "update jobs set revision = ?, state = 'held' where id = ?",
                     (rows.next_revision(connection), job),
                 )
-                return HELD
-            self._queue(connection, job)
-            return QUEUED
+                state = HELD
+            else:
+                self._queue(connection, job)
+                state = QUEUED
+            self._refuse_if_over(connection, 1)
+            return state
 
         return self.database.change(work)
 
@@ -313,6 +321,7 @@ class Board:
             " rank = ? - priority * ? where id = ?",
             (rows.next_revision(connection), arrival, arrival, self._boost, job),
         )
+        rows.note_arrival(connection, arrival)
         self._tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
@@ -325,6 +334,10 @@ class Board:
                 "select min(rank) from jobs where state = 'queued'"
             ).fetchone()
             rank = min(least, least if before is None else before) - 1
+            (arrival,) = connection.execute(
+                "select arrival from jobs where id = ?", (job,)
+            ).fetchone()
+            rows.note_arrival(connection, arrival)
             connection.execute(
                 "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
                 (rows.next_revision(connection), rank, rank, self._boost, job),
@@ -388,6 +401,7 @@ class Board:
 
         def work(connection: sqlite3.Connection) -> Pruned:
             pruned = Pruned(connection.execute(query, values).fetchall())
+            rows.note_revision(connection)
             for job, _, _ in pruned.rows:
                 connection.execute("delete from attempts where job = ?", (job,))
                 connection.execute("delete from news where job = ?", (job,))
@@ -395,6 +409,7 @@ class Board:
             connection.execute(
                 "delete from environments where id not in (select environment from jobs)"
             )
+            connection.execute("delete from dependencies where job not in (select id from jobs)")
             return pruned
 
         return self.database.change(work)
@@ -461,26 +476,44 @@ class Board:
         event: str = "",
     ) -> str:
         """A job's one end, and what follows from it for those that come after it."""
+        self._end_alone(connection, job, state, exit_code, reason, event=event or state)
+        ended = [(job, state)]
+        while ended:
+            before, how = ended.pop(0)
+            followers = connection.execute(
+                "select job from dependencies join jobs on jobs.id = dependencies.job"
+                " where after = ? and state in ('held', 'queued')",
+                (before,),
+            ).fetchall()
+            connection.execute("delete from dependencies where after = ?", (before,))
+            for (follower,) in followers:
+                if how == SUCCEEDED:
+                    connection.execute(
+                        "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
+                        (rows.next_revision(connection), follower),
+                    )
+                else:
+                    why = rows.no_longer(before, how)
+                    self._end_alone(connection, follower, CANCELLED, None, why, event=CANCELLED)
+                    ended.append((follower, CANCELLED))
+        return state
+
+    def _end_alone(
+        self,
+        connection: sqlite3.Connection,
+        job: int,
+        state: str,
+        exit_code: int | None,
+        reason: str | None,
+        *,
+        event: str,
+    ) -> None:
         connection.execute(
             "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
             f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self._tell(connection, job, event or state)
-        followers = connection.execute(
-            "select job from dependencies where after = ?", (job,)
-        ).fetchall()
-        if followers:
-            connection.execute("delete from dependencies where after = ?", (job,))
-        for (follower,) in followers:
-            if state == SUCCEEDED:
-                connection.execute(
-                    "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
-                    (rows.next_revision(connection), follower),
-                )
-            elif rows.state_of(connection, follower) in (HELD, QUEUED):
-                self._end(connection, follower, CANCELLED, None, rows.no_longer(job, state))
-        return state
+        self._tell(connection, job, event)
 
     def _tell(
         self, connection: sqlite3.Connection, job: int, event: str, details: str = ""
@@ -526,6 +559,19 @@ class Pruned:
         for job, attempts, _ in self.rows:
             for number in range(1, attempts + 1):
                 log.remove(log.path_of(home, job, number))
+
+
+def _refuse_beside_namesake(connection: sqlite3.Connection, job: int) -> None:
+    found = connection.execute(
+        "select other.id, other.dedupe from jobs join jobs as other using (dedupe)"
+        f" where jobs.id = ? and other.state in ({_UNFINISHED})",
+        (job,),
+    ).fetchone()
+    if found:
+        raise ConfigError(
+            f"job {job} cannot be queued again while job {found[0]} has not ended:"
+            f" both have the name {found[1]!r} for --dedupe"
+        )
 
 
 def _fact(connection: sqlite3.Connection, name: str) -> str:

@@ -207,18 +207,19 @@ def _is_of_this_boot(connection: sqlite3.Connection) -> bool:
 
 
 def _rebase_after_boot(connection: sqlite3.Connection) -> None:
-    """After a restart of the machine its clock began anew: keep order and age of the jobs."""
+    """After a restart of the machine its clock began anew: keep order and age of the jobs.
+
+    All are moved by the same time, so that nobody overtakes anybody.
+    """
     if _is_of_this_boot(connection):  # somebody else was faster
         return
-    now, last = clocks.boot_microseconds(), None
-    unfinished = connection.execute(
-        "select id, submitted_at, arrival - rank from jobs"
-        " where state in ('held', 'queued', 'running') order by arrival, id"
-    ).fetchall()
-    for job, submitted_at, head_start in unfinished:
-        arrival = now - int(max(0.0, time.time() - submitted_at) * 1e6)
-        last = arrival if last is None else max(arrival, last + 1)
-        connection.execute(
-            "update jobs set arrival = ?, rank = ? where id = ?", (last, last - head_start, job)
-        )
+    began = time.time() - clocks.boot_seconds()
+    found = connection.execute("select value from facts where name = 'began'").fetchone()
+    (newest,) = connection.execute("select max(arrival) from jobs").fetchone()
+    if found is not None and newest is not None:
+        # Somebody may have set the time of day: nobody arrives in the future.
+        shift = min(int((found[0] - began) * 1e6), clocks.boot_microseconds() - newest)
+        connection.execute("update jobs set arrival = arrival + ?, rank = rank + ?", (shift,) * 2)
+        connection.execute("update facts set value = value + ? where name = 'arrival'", (shift,))
+    connection.execute("insert or replace into facts values ('began', ?)", (began,))
     connection.execute("insert or replace into facts values ('boot', ?)", (clocks.boot_name(),))
