@@ -124,7 +124,7 @@ class Board:
                 order.priority,
                 order.task,
                 os.fsencode("\0".join(order.command)),
-                os.fsencode(order.directory or around.directory),
+                os.fsencode(around.directory_for(order)),
                 around.umask if order.umask is None else order.umask,
                 rows.environment(connection, environ),
                 rows.as_json(options),
