@@ -218,6 +218,8 @@ class Governor:
         lives as long as its process, which gives everything back as well.
         """
         self._turnstile.close()
+        if self._jobs is not None:
+            self._jobs.board.database.close()
 
     @property
     def closed(self) -> bool:
