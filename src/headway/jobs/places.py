@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from headway.stores.base import Store
     from headway.stores.book import KeyState
 
-_AHEAD = (
-    "select count(*) from jobs where state = 'queued' and rank < ? and unmet = 0"
-    " and instr(path, ?) > 0"
-)
 _READY = "from jobs where state = 'queued' and unmet = 0"
-_LAST = 1 << 62
+_AHEAD = f"select count(*) {_READY} and rank <= ? and (rank < ? or id < ?) and instr(path, ?) > 0"
+_WEIGHT = f"select coalesce(sum(weight), 0) {_READY} and instr(path, ?) > 0"
 
 
 class Standing:
@@ -51,7 +48,7 @@ def standing(store: Store, board: Board, job: int) -> Standing | None:
         return _standing(
             store.survey(_keys(path)),
             weight,
-            lambda key: _jobs_ahead(connection, key, rank) + store.ahead(key, rank),
+            lambda key: _jobs_ahead(connection, key, rank, job) + store.ahead(key, rank),
         )
 
     return board.database.read(read)
@@ -87,7 +84,7 @@ def is_full(
         if state.paused:
             return state
         if state.cap < UNCAPPED:
-            jobs = _jobs_ahead(connection, state.key, _LAST)
+            (jobs,) = connection.execute(_WEIGHT, (f"\n{state.key}\n",)).fetchone()
             if state.waiting or not state.admits(weight + jobs):
                 return state
     return None
@@ -121,8 +118,8 @@ class _Others:
         return bisect_left(self._ranks.get(key, []), rank)
 
 
-def _jobs_ahead(connection: sqlite3.Connection, key: str, rank: int) -> int:
-    return int(connection.execute(_AHEAD, (rank, f"\n{key}\n")).fetchone()[0])
+def _jobs_ahead(connection: sqlite3.Connection, key: str, rank: int, job: int) -> int:
+    return int(connection.execute(_AHEAD, (rank, rank, job, f"\n{key}\n")).fetchone()[0])
 
 
 def _keys(path: str) -> list[str]:
