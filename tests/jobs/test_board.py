@@ -177,6 +177,10 @@ def test_a_full_queue_still_answers_for_a_job_that_it_has(home: Path) -> None:
     assert keep(board, dedupe="x") == first
     with pytest.raises(QueueFull):
         board.submit([order(dedupe="x"), order()])
+    roomy = open_board(home, HEADWAY_QUEUE_MAX_JOBS="2")
+    keep(roomy)
+    roomy.database.close()
+    assert keep(board, dedupe="x") == first
 
 
 def test_a_full_queue_takes_no_retry_by_hand(home: Path) -> None:
@@ -447,14 +451,16 @@ def test_a_forgotten_job_is_no_obstacle_to_what_it_waited_for(board: Board, stat
 def test_a_job_that_has_ended_is_not_touched_by_what_it_waited_for(board: Board) -> None:
     """Its end stays as it was told."""
     first, other = keep(board), keep(board)
-    second = keep(board, after=[first, other])
+    second = keep(board, after=[first, other], notify=["json://x"])
     board.cancel(second, "not needed")
-    before = seen(board, second)
+    before, known = seen(board, second), last_revision(board)
 
     run(board, first)
     run(board, other, "failed")
 
     assert seen(board, second) == before
+    assert {wish.id for wish in board.changed_since(known)} == {first, other}
+    assert told(board) == [(second, "queued"), (second, "cancelled")]
 
 
 def test_a_cancelled_follower_that_is_retried_waits_for_nobody(board: Board) -> None:
@@ -634,6 +640,18 @@ def test_an_arrival_never_goes_back_when_the_clock_does(
     assert line(board) == came
     arrivals = [column(board, "arrival", job) for job in came]
     assert arrivals == sorted(set(arrivals))
+
+
+def test_a_job_that_was_moved_does_not_take_the_time_with_it(
+    board: Board, boot_clock: list[float]
+) -> None:
+    """Who comes after it stands behind all that came before, also when the clock went back."""
+    first, second = keep(board), keep(board, priority=-1)
+    board.move_first(second, before=None)
+    boot_clock[0] -= 500
+
+    assert keep(board) == line(board)[-1]
+    assert line(board)[:2] == [second, first]
 
 
 def test_an_approval_in_a_moment_of_many_is_still_after_those_before(

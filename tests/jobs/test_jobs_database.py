@@ -211,36 +211,35 @@ def test_what_is_read_is_one_state_and_changes_nothing(board: Board, home: Path)
 # -- several processes -----------------------------------------------------------------------
 
 
-def test_a_forked_child_submits_on_its_own(board: Board) -> None:
-    """While other threads of its parent go in and out; the parent goes on as before."""
+def test_a_forked_child_submits_on_its_own(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although another thread of its parent was inside; the parent goes on as before."""
     keep(board)
-    over = threading.Event()
+    inside, forking = threading.Event(), threading.Event()
+    come_to_rest = board.database.come_to_rest
 
-    def be_busy() -> None:
-        while not over.is_set():
-            board.mark_read([keep(board, hold=True)])
-            line(board)
+    def stay(_: object) -> None:
+        inside.set()
+        assert forking.wait(60)
 
-    threads = [threading.Thread(target=be_busy) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    codes = []
-    for _ in range(10):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                keep(board, task="child")
-                code = 0 if line(board) else 2
-            finally:
-                os._exit(code)
-        codes.append(os.waitpid(pid, 0)[1])
-    over.set()
-    for thread in threads:
-        thread.join(60)
+    def note() -> bool:
+        forking.set()
+        return come_to_rest()
 
-    assert codes == [0] * 10
-    assert sum(job.task == "child" for job in Listing(board).all()) == 10
+    monkeypatch.setattr(board.database, "come_to_rest", note)
+    thread = threading.Thread(target=board.database.change, args=(stay,))
+    thread.start()
+    assert inside.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if keep(board, task="child") and len(line(board)) == 2 else 2
+        finally:
+            os._exit(code)
+    thread.join(60)
+    assert os.waitpid(pid, 0)[1] == 0
+
+    assert [job.task for job in Listing(board).all()] == [None, "child"]
     keep(board)
     assert query(board, "pragma integrity_check") == [("ok",)]
 

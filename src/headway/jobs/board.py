@@ -409,7 +409,6 @@ class Board:
             connection.execute(
                 "delete from environments where id not in (select environment from jobs)"
             )
-            connection.execute("delete from dependencies where job not in (select id from jobs)")
             return pruned
 
         return self.database.change(work)
