@@ -15,6 +15,7 @@ from bench import (
     depth,
     handoff,
     idle,
+    jobs,
     loop,
     order,
     startup,
@@ -36,6 +37,9 @@ FIGURES = (
     command.FIGURE,
     idle.FIGURE,
     loop.FIGURE,
+    jobs.KEEPING,
+    jobs.STARTING,
+    jobs.MANY_JOBS,
 )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # A number, or why there is none: "never", "not installed".
 Value: TypeAlias = float | str
 
-PEERS = ("anyio", "fasteners", "filelock", "portalocker")
+PEERS = ("anyio", "fasteners", "filelock", "huey", "portalocker")
 
 
 @dataclass(frozen=True, slots=True)

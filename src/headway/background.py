@@ -11,6 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+# Set by who leaves with ``os._exit``, and need not load what only matters at a usual end.
+leaves_at_once = False
+
+
+def prepare() -> None:
+    """Make sure that a thread of ours may load anything, such as logging.
+
+    Who loads ``threading`` first is taken for the main thread until Python 3.13: the program
+    would wait for it at its end, and never see Ctrl-C in asyncio.
+    """
+    if not leaves_at_once:
+        __import__("threading")  # not above: it takes as long to load as all of Headway
+
+
 def start(work: Callable[..., None], *args: object) -> None:
     """Run the work in a thread that does not keep the process from ending."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FILE_NAME = "config.toml"
 _MAX_DIGITS = 18
 _MOST = 10**12
+# So many of the leases that a process runs under are known to it and told to its children.
+MAX_INHERITED = 32
 
 
 class Settings:
@@ -35,6 +37,7 @@ class Settings:
         "home",
         "idle_kill_seconds",
         "idle_warn_seconds",
+        "inherited",
         "keep_count",
         "keep_seconds",
         "lines",
@@ -48,7 +51,6 @@ class Settings:
         "notify_command",
         "notify_on",
         "offered_lines",
-        "parent_lease",
         "paused",
         "retries",
         "store_timeout_seconds",
@@ -56,13 +58,13 @@ class Settings:
     )
 
     home: str
+    inherited: tuple[str, ...]
     lines: tuple[Line, ...]
     offered_lines: tuple[Line, ...]
     paused: frozenset[str]
     boost_seconds: float
     max_waiting: int
     store_timeout_seconds: float
-    parent_lease: str | None
     task: str | None
     max_jobs: int
     approve: str
@@ -277,7 +279,7 @@ def load(home: str | None = None, environ: Mapping[str, str] = os.environ) -> Se
         "lines": tuple(_limits(document.pop("limits", {}), path, problems)),
         "paused": frozenset(_paused(document.pop("paused", []), path, problems)),
         "offered_lines": tuple(_limits_from_environment(environ, problems)),
-        "parent_lease": environ.get("HEADWAY_LEASE") or None,
+        "inherited": _inherited(environ),
         "task": _task(environ, problems),
     }
     values |= _settings(_flat(document, path, problems), environ, path, problems)
@@ -298,10 +300,15 @@ def defaults(environ: Mapping[str, str] = os.environ) -> Settings:
         lines=(),
         offered_lines=(),
         paused=frozenset(),
-        parent_lease=None,
+        inherited=_inherited(environ),
         task=task,
         **settings,
     )
+
+
+def _inherited(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The leases that this process runs under, the nearest first, of whatever homes."""
+    return tuple(environ.get("HEADWAY_LEASE", "").split()[:MAX_INHERITED])
 
 
 def _read(path: str, problems: list[str]) -> dict[str, object]:

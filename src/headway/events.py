@@ -137,7 +137,7 @@ class Lost(Event):
     """The lease was taken from its holder, who may still be working."""
 
     kind = "lost"
-    level = logging.WARNING
+    level = logging.ERROR
 
     reason: str
 

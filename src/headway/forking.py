@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from headway.turnstile import Turnstile
 
-_LOADED_LATE = ("logging", "headway.events", "headway.views", "headway.aio")
+_LOADED_LATE = ("threading", "logging", "headway.events", "headway.views", "headway.aio")
 
 # Held while a store is being opened, so that no fork falls into the middle of it.
 opening = _thread.RLock()

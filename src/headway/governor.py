@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headway.limits import Line, Terms
     from headway.settings_file import SettingsFile
     from headway.stores.base import Store
-    from headway.views import Capacity, Snapshot
+    from headway.views import Capacity, LeaseView, Snapshot
 
     T = TypeVar("T")
 
@@ -48,12 +48,16 @@ class Governor:
             new_lines = _adopt_file(opened, self._settings)
             self._teller = Teller(opened)
             environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
-            self._turnstile = Turnstile(opened, self._teller, environ=environ)
+            self._turnstile = Turnstile(
+                opened, self._teller, environ=environ, inherited=self._settings.inherited
+            )
             forking.register(self._turnstile)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
         self._doubted: set[str] = set()
         self._jobs: Jobs | None = None
+        # The leases of a home mean nothing to a store in memory.
+        self._lenders = self._settings.inherited if self._settings.home else ()
         if offered or self._settings.offered_lines:
             new_lines += self._offer([*self._settings.offered_lines, *offered])
         if new_lines:
@@ -98,7 +102,7 @@ class Governor:
                 priority,
                 None if timeout is None else durations.seconds(timeout, name="timeout"),
                 wait,
-                self._settings.parent_lease if parent is None else _parent(parent),
+                self._lenders if parent is None else _lenders(parent),
                 on_wait,
             ),
         )
@@ -206,9 +210,16 @@ class Governor:
         return cancelled
 
     def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
-        """Take a lease back, whoever's; its holder is told. False if there is none."""
-        revoked = self._store.revoke(_text("lease_id", lease_id), _text("reason", reason))
+        """Take a lease back, whoever's; its holder is told. False if there is none.
+
+        A home keeps a line about it in ``releases.log``.
+        """
+        lease_id, reason = _text("lease_id", lease_id), _text("reason", reason)
+        lease = next((lease for lease in self.snapshot().leases if lease.id == lease_id), None)
+        revoked = lease is not None and self._store.revoke(lease_id, reason)
         self._turnstile.switchboard.deliver()
+        if revoked and lease is not None and self._settings.home:
+            self._record(lease, reason)
         return revoked
 
     def close(self) -> None:
@@ -217,9 +228,9 @@ class Governor:
         Those who wait get ``Cancelled``. A governor of a home that is not closed
         lives as long as its process, which gives everything back as well.
         """
-        self._turnstile.close()
         if self._jobs is not None:
-            self._jobs.board.database.close()
+            self._jobs.close()
+        self._turnstile.close()
 
     @property
     def closed(self) -> bool:
@@ -317,6 +328,14 @@ class Governor:
                 break
         self._turnstile.switchboard.deliver()
 
+    def _record(self, lease: LeaseView, reason: str) -> None:
+        from headway import releases  # noqa: PLC0415 - rarely needed
+
+        try:
+            releases.record(self._settings.home, lease, reason=reason, task=self._settings.task)
+        except OSError as error:
+            _warn(f"that {lease.id} was taken back could not be recorded: {error}")
+
     def _doubt(self, patterns: list[str], *, in_force: bool) -> None:
         """Warn once of limits on keys that nobody uses but that are nearly ones in use."""
         from headway import spelling  # noqa: PLC0415 - only when limits change
@@ -375,15 +394,15 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _parent(parent: Lease | str) -> str:
+def _lenders(parent: Lease | str) -> tuple[str, ...]:
     if isinstance(parent, str):
-        return parent
+        return (parent,)
     if not isinstance(parent, Lease):
         raise ConfigError(f"parent must be a lease or the id of one, got {parent!r}")
     parent.check()
     if parent.ended:
         raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
-    return parent.id
+    return (parent.id, *parent.ticket.parents)
 
 
 def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from headway.config import MAX_INHERITED
 from headway.errors import HeadwayError, LeaseLost
 from headway.lean import ContextVar
 from headway.tickets import Revoked
@@ -105,7 +106,7 @@ class Request:
         "keys",
         "name",
         "on_wait",
-        "parent",
+        "parents",
         "path",
         "priority",
         "task",
@@ -123,14 +124,14 @@ class Request:
         priority: int,
         timeout_seconds: float | None,
         wait: bool,  # noqa: FBT001
-        parent: str | None,
+        parents: tuple[str, ...],
         on_wait: Callable[[Event], None] | None = None,
         name: str = "",
     ) -> None:
         self.keys, self.path, self.task = keys, path, task
         self.weight, self.priority = weight, priority
         self.timeout_seconds, self.wait = timeout_seconds, wait
-        self.parent, self.on_wait = parent, on_wait
+        self.parents, self.on_wait = parents, on_wait
         # What the ticket's id ends in, if not in a number.
         self.name = name
 
@@ -172,7 +173,8 @@ class Lease:
         return self.ticket.token
 
     def check(self) -> None:
-        """Raise ``LeaseLost`` if the slot was taken back."""
+        """Raise ``LeaseLost`` if the slot was taken back; asks the store, ``lost`` does not."""
+        self._turnstile.find_out(self.ticket)
         verdict = self.ticket.verdict
         if isinstance(verdict, Revoked):
             raise LeaseLost(self.keys, self.id, verdict.reason)
@@ -189,7 +191,17 @@ class Lease:
         """The variables that let a child process go ahead on this lease."""
         self.check()
         task = {"HEADWAY_TASK": self.task} if self.task else {}
-        return {**self._turnstile.environ, "HEADWAY_LEASE": self.id, **task}
+        return {**self._turnstile.environ, "HEADWAY_LEASE": self._chain(), **task}
+
+    def _chain(self) -> str:
+        """This lease and those round it, the nearest first, for when it ends before the child.
+
+        Of those that were inherited, the ones that are not known here come last: leases
+        of other homes, and leases that have ended.
+        """
+        known = (self.id, *self.ticket.parents)
+        chain = dict.fromkeys((*known, *self._turnstile.inherited))
+        return " ".join(list(chain)[:MAX_INHERITED])
 
     @property
     def held_seconds(self) -> float:

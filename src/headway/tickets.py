@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
-    Refusal: TypeAlias = Literal["full", "too_heavy", "queue_full", "deadlock"]
+    Refusal: TypeAlias = Literal["full", "paused", "too_heavy", "queue_full", "deadlock"]
 
 MAX_WEIGHT = 1_000_000
 MAX_PRIORITY = 100
@@ -42,7 +42,8 @@ class Ticket:
     """One request for slots, from asking until it is released.
 
     ``keys`` is what the caller named, ``path`` what counts: those keys and all
-    their ancestors in collection order. The store fills in the rest: ``rank``
+    their ancestors in collection order. ``parents`` are the leases whose slots it may
+    borrow, the nearest first. The store fills in the rest: ``rank``
     (its place in every line it stands in), ``at`` (the one key it waits at),
     ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
     once somebody else has ended it. ``ended`` means that its caller has given it back.
@@ -55,7 +56,7 @@ class Ticket:
         "ended",
         "id",
         "keys",
-        "parent",
+        "parents",
         "path",
         "priority",
         "rank",
@@ -76,12 +77,12 @@ class Ticket:
         task: str | None = None,
         weight: int = 1,
         priority: int = 0,
-        parent: str | None = None,
+        parents: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
     ) -> None:
         self.id, self.keys, self.path = id, keys, path
         self.task, self.weight, self.priority = task, weight, priority
-        self.parent, self.within = parent, within
+        self.parents, self.within = parents, within
         self.arrival = self.rank = self.token = 0
         self.since = 0.0
         self.at: str | None = None
@@ -104,7 +105,7 @@ class Ticket:
             task=self.task,
             weight=self.weight,
             priority=self.priority,
-            parent=self.parent,
+            parents=self.parents,
             within=self.within,
         )
         copied.arrival, copied.rank, copied.since = self.arrival, self.rank, self.since

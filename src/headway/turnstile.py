@@ -31,8 +31,17 @@ SETTLED = (AtCapacity, Cancelled, DeadlockRefused, QueueTimeout)
 class Turnstile:
     """Lets the requests of one governor through, one ticket each."""
 
-    def __init__(self, store: Store, teller: Teller, *, environ: dict[str, str]) -> None:
-        self.store, self.teller, self.environ = store, teller, environ
+    def __init__(
+        self,
+        store: Store,
+        teller: Teller,
+        *,
+        environ: dict[str, str],
+        inherited: tuple[str, ...] = (),
+    ) -> None:
+        self.store, self.teller = store, teller
+        # What children are told: the home, and the leases that this process runs under.
+        self.environ, self.inherited = environ, inherited
         self._unfinished: dict[str, tuple[Ticket, float]] = {}
         self.closed = False
         self._straight = 0
@@ -98,17 +107,18 @@ class Turnstile:
         """A ticket for this request, made by the present thread or task."""
         if self.closed:
             self.refuse_if_closed()
+        ticket_id = self.store.new_id(request.name)
         if self.store.shared and not self.switchboard.attending:
             # From now on others may have something to tell us, whether we wait or not.
             self.switchboard.attend()
         return Ticket(
-            self.store.new_id(request.name),
+            ticket_id,
             request.keys,
             request.path,
             request.task,
             request.weight,
             request.priority,
-            request.parent,
+            request.parents,
             held_here(),
         )
 
@@ -155,6 +165,7 @@ class Turnstile:
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",
+            "paused": f"no slot on {key}: it is paused, so nobody is let in until it is resumed",
             "too_heavy": f"weight {ticket.weight} can never fit on {key}, whose limit is"
             f" {capacity.limit}; raise the limit or ask for less",
             "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"
@@ -199,6 +210,12 @@ class Turnstile:
             self.switchboard.deliver()
         if self.switchboard.early:
             self.switchboard.detach(ticket.id)
+
+    def find_out(self, ticket: Ticket) -> None:
+        """Make sure that we know of a loss, if our lease was taken back by now."""
+        known = ticket.ended or ticket.verdict is not None or self.closed
+        if not known and self.store.is_lost(ticket):
+            self.switchboard.deliver()
 
     def _take_unclaimed(self, decision: Decision) -> None:
         """A decision came for a waiter whose event loop is closed: nobody will use it."""

@@ -218,7 +218,7 @@ def _possible_deadlocks(census: Census) -> set[str]:
 
 
 def _inside(ticket: Ticket) -> tuple[str, ...]:
-    return ticket.within if ticket.parent is None else (*ticket.within, ticket.parent)
+    return (*ticket.within, *ticket.parents)
 
 
 def _limit(census: Census, key: str) -> LimitView:

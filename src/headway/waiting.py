@@ -78,6 +78,9 @@ class Switchboard:
         self._listening = _thread.RLock()
         self._poked = _thread.allocate_lock()
         self._poked.acquire()
+        # The attendant sleeps until a message comes; or until we poke it, while someone
+        # else listens for it.
+        self._dozing = self._aside = False
         self._waiters: dict[str, Waiter] = {}
         # The waiter that listens for itself at present.
         self._listener: Waiter | None = None
@@ -148,8 +151,9 @@ class Switchboard:
                 self._listening.release()
             except RuntimeError:  # it is someone else's
                 pass
-        if self._waiters:
-            self.attend()
+        if self._waiters or self._aside:
+            # Also if it was called before: we may have taken that message.
+            self._rouse()
         return True
 
     def _listen_for(self, waiter: ThreadWaiter, deadline: float | None) -> None:
@@ -183,6 +187,8 @@ class Switchboard:
 
     def attend(self) -> None:
         """Let the attendant look after the waiters and the chores, from now on."""
+        if not self.attending:
+            background.prepare()
         with self._mutex:
             if not self.attending and not self._closed:
                 background.start(self._attend)
@@ -191,6 +197,14 @@ class Switchboard:
                 return
         if self._poked.locked():
             self._poke()
+        if self._dozing:
+            self._rouse()
+
+    def _rouse(self) -> None:
+        """Have the attendant look for what there is to do, whatever it waits for."""
+        self._dozing = False
+        self._poke()
+        self._store.interrupt()
 
     def _poke(self) -> None:
         try:
@@ -212,27 +226,41 @@ class Switchboard:
         self.attending = False
 
     def _take_turn(self) -> None:
-        if self._waiters and self._store.shared and self._listening.acquire(False):
+        if self._store.shared:
+            self._wait_for_messages()
+        else:
+            self._poked.acquire(True, _TICK_SECONDS if self._busy else -1)
+        self.deliver()
+        if time.monotonic() >= self._next_tick and not self._closed:
+            self._next_tick = time.monotonic() + _TICK_SECONDS
+            if self._store.shared and self._look_in():
+                self.deliver()
+            self._busy = self._chores()
+
+    def _wait_for_messages(self) -> None:
+        """Listen for those who wait; if nobody does, still be there when a lease is lost."""
+        self._dozing = True  # before the look at the waiters: who comes after it wakes us
+        if self._waiters and self._listening.acquire(False):
+            self._dozing = False
             try:
                 self._listen(_LISTEN_SECONDS)
             finally:
                 self._listening.release()
-        else:
-            self._poked.acquire(True, _TICK_SECONDS if self._busy or self._store.shared else -1)
-        self.deliver()
-        if time.monotonic() >= self._next_tick and not self._closed:
-            self._next_tick = time.monotonic() + _TICK_SECONDS
-            self._look_in()
-            self._busy = self._chores()
+        elif self._store.doze(_TICK_SECONDS):
+            self._aside = True  # before the try: who listens wakes us when that is over
+            if not self._look_in():
+                self._poked.acquire(True, _TICK_SECONDS)
+        self._dozing = self._aside = False
 
-    def _look_in(self) -> None:
-        """Learn of lost leases and replaced stores though nobody here waits."""
-        if self._store.shared and self._listening.acquire(False):
-            try:
-                self._listen(0)
-            finally:
-                self._listening.release()
-            self.deliver()
+    def _look_in(self) -> bool:
+        """Learn of lost leases and replaced stores, unless someone else listens for all."""
+        if not self._listening.acquire(False):
+            return False
+        try:
+            self._listen(0)
+        finally:
+            self._listening.release()
+        return True
 
     def _complain(self, error: BaseException) -> None:
         """Say it once, however often the same fails."""

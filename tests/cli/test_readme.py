@@ -19,8 +19,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 AGENT = '#!/bin/sh\necho "agent: $2"\nsleep 0.2\n'
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def _blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 class Newcomer:
@@ -73,14 +73,40 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
 @pytest.mark.timeout(300)
 def test_the_shell_part_works_as_it_stands(newcomer: Newcomer) -> None:
     """Both agents run, and the limits are in the file."""
-    (commands,) = _blocks("sh")[1:]
-
-    shown = newcomer.does("bash", "-e", "-c", commands)
+    shown = newcomer.does("bash", "-e", "-c", _blocks("sh")[1])
 
     for said in ("agent: fix issue 16", "agent: fix issue 17", "room for one more"):
         assert said in shown, shown
     written = (newcomer.directory / ".headway" / "config.toml").read_text()
     assert tomllib.loads(written)["limits"] == {"agent": 3, "llm/anthropic": 4}
+
+
+@pytest.mark.timeout(300)
+def test_the_part_about_jobs_works_as_it_stands(newcomer: Newcomer) -> None:
+    """Both jobs run, one after the other."""
+    (commands,) = _blocks("sh")[2:]
+
+    shown = newcomer.does("bash", "-e", "-c", commands)
+    newcomer.does("headway", "worker", "stop")
+
+    assert "queued as 1, position 1" in shown
+    assert "agent: fix issue 19" in shown
+
+
+@pytest.mark.timeout(300)
+def test_the_page_about_jobs_works(newcomer: Newcomer, tmp_path: Path) -> None:
+    """Its program runs, and its settings can be loaded."""
+    page = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
+    (program,) = _blocks("python", page)
+    for number, settings in enumerate(_blocks("toml", page)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        (home / "config.toml").write_text(settings)
+        config.load(str(home), {})
+
+    shown = newcomer.does("python", "-c", program)
+
+    assert "1 ok" in shown
 
 
 @pytest.mark.timeout(300)

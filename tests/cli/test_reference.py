@@ -59,8 +59,11 @@ def agrees(shown: Any, real: Any) -> bool:
 def test_the_json_page_shows_what_is_printed(shell: Shell, words: str, example: str) -> None:
     """Each example has exactly the names that the program prints."""
     shell.run("limits", "set", "agent", "1")
+    shell.holding("agent/opencode", task="issue-15")
+    shell.run("release", "issue-15", "--force")
     shell.holding("agent/opencode", task="issue-16")
     shell.waiting("agent/opencode", task="issue-17")
+    shell.run("submit", "--no-start", "--on", "agent/opencode", "--max-runtime", "2h", "--", "true")
 
     printed = json.loads(shell.run(*words.split()).stdout)
 
@@ -69,7 +72,7 @@ def test_the_json_page_shows_what_is_printed(shell: Shell, words: str, example: 
 
 def test_a_page_without_examples_would_be_noticed() -> None:
     """The test above has something to compare, and notices a difference."""
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 12
     assert not agrees({"a": "value"}, {"a": "value", "b": "value"})
     assert not agrees({"a": "value", "b": "value"}, {"a": "value"})
     assert agrees({"a": "value", MORE: "value"}, {"a": "value", "b": "value"})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +43,45 @@ def test_force_gives_the_slot_to_the_next_and_tells_the_holder(shell: Shell) -> 
 
     until(told, "word of the loss")
     assert holder.poll() is None
+
+
+def test_who_took_a_lease_back_is_on_record(shell: Shell) -> None:
+    """``why`` tells it also when the holder is gone, and ``doctor`` that there is something."""
+    holder = shell.hold("agent/x", task="old")
+    assert holder.stdout
+    lease = holder.stdout.readline().strip()
+    shell.run("release", "old", "--force", env={"HEADWAY_TASK": "clearing up"})
+    holder.communicate("")
+
+    story, user = shell.run("why", lease).stdout, pwd.getpwuid(os.getuid()).pw_name
+
+    assert f"{lease} (old) was taken back by hand; it held agent/x." in story
+    assert f"held by    pid {holder.pid} (" in story
+    assert f"taken by   {user}, task clearing up, pid " in story
+    assert "release old --force)" in story
+    assert shell.run("why", "old").stdout == story
+    told = f"1 lease taken back by hand, the last one {lease} (old) by {user}"
+    assert told in shell.run("doctor").stdout
+
+
+def test_a_terminal_is_on_record(shell: Shell) -> None:
+    """Where it was done."""
+    lease = shell.holding("agent")
+    terminal = shell.terminal("release", lease, "--force")
+    assert terminal.wait() == 0
+
+    by = json.loads(shell.run("why", lease, "--json").stdout)["by"]
+
+    assert by["terminal"].startswith("/dev/")
+
+
+def test_what_runs_now_goes_before_what_is_on_record(shell: Shell) -> None:
+    """A task that was given a slot again is told about as it is."""
+    shell.holding("agent", task="twice")
+    shell.run("release", "twice", "--force")
+    shell.holding("agent", task="twice")
+
+    assert "twice) runs; it holds agent" in shell.run("why", "twice").stdout
 
 
 def test_without_a_terminal_force_is_needed(shell: Shell) -> None:

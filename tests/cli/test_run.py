@@ -233,6 +233,19 @@ def test_a_timeout_in_the_queue_gives_124(shell: Shell) -> None:
     holder.communicate("")
 
 
+@pytest.mark.parametrize(("option", "code"), [("--no-wait", 75), ("--timeout=200ms", 124)])
+def test_a_pause_is_named_as_what_blocks(shell: Shell, option: str, code: int) -> None:
+    """Of the key itself or of one above it, with the way out; nobody holds anything."""
+    shell.run("pause", "llm")
+
+    done = shell.run("run", "-q", option, "--on", "llm/openai", "--", "echo", "ran")
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "llm is paused; to let people in again: headway resume llm" in done.stderr
+    assert "in use" not in done.stderr
+    assert "held by" not in done.stderr
+
+
 def test_someone_elses_cancel_gives_125(shell: Shell) -> None:
     """The command is not started, and the line moves up."""
     shell.run("limits", "set", "k", "1")
@@ -261,6 +274,18 @@ def test_a_slot_taken_back_by_hand_is_told_and_the_command_goes_on(shell: Shell)
     out, _ = running.communicate("still here")
 
     assert (out, running.returncode) == ("still here", 0)
+
+
+def test_quiet_is_not_silent_about_a_lost_slot(shell: Shell) -> None:
+    """That is no matter of waiting: the work now runs beside someone else's."""
+    running = shell.start("run", "-q", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    lease = shell.status()["leases"][0]["id"]
+
+    assert shell.run("release", "--force", lease).returncode == 0
+    assert running.stderr is not None
+    assert running.stderr.readline() == f"headway: error: lost {lease} on k: taken back by hand\n"
+    running.communicate("")
 
 
 def test_run_inside_run_goes_ahead_on_the_same_slot(shell: Shell) -> None:

@@ -267,3 +267,58 @@ def test_whose_slot_was_given_back_is_said_by_name(shell: Shell) -> None:
     said = shell.run("run", "--on", "k", "--", "true").stderr
 
     assert f"from pid {dead.pid} (" in said
+
+
+def test_what_outlives_a_nested_run_goes_ahead_on_the_outer_ones_slot(shell: Shell) -> None:
+    """The run that started it has given its slot back; the one round that still has its own."""
+    shell.run("limits", "set", "k", "1")
+    os.mkfifo(shell.directory / "gate")
+    late = f"read line < gate; exec {PROGRAM} run --on k --no-wait -- echo late"
+    middle = f"{PROGRAM} run --on k --detach-ok -- sh -c '({late}) &'"
+
+    done = shell.run("run", "--on", "k", "--", "sh", "-c", f"{middle}; echo go > gate")
+
+    assert (done.stdout, done.stderr, done.returncode) == ("late\n", "", 0)
+
+
+def test_too_low_a_limit_of_open_files_is_named(shell: Shell) -> None:
+    """Wherever it strikes, in one line and with code 69; nothing is run without its slot."""
+    shell.run("limits", "set", "k", "1")
+    refused = 0
+    for most in range(8, 30):
+        script = f"ulimit -n {most}; exec {PROGRAM} run --on k -- echo ran"
+        done = subprocess.run(
+            ["sh", "-c", script], env=shell.environ, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            assert (done.stdout, done.stderr) == ("ran\n", "")
+            continue
+        refused += 1
+        assert (done.returncode, done.stdout) == (69, ""), f"{most}: {done.stderr}"
+        assert done.stderr.count("\n") == 1, f"{most}: {done.stderr}"
+        assert f"the limit is {most}; raise it with ulimit -n" in done.stderr, most
+    assert refused
+
+
+def test_a_run_that_would_wait_for_the_run_round_it_is_refused(shell: Shell) -> None:
+    """Exit 75; what it says is for a shell, not for Python."""
+    shell.run("limits", "set", "k", "2")
+    inner = (PROGRAM, "run", "--on", "k", "--weight", "2", "--", "echo", "ran")
+
+    done = shell.run("run", "--on", "k", "--", *inner)
+
+    assert (done.returncode, done.stdout) == (75, "")
+    assert "no slot on k, now or later: this command runs inside what holds it" in done.stderr
+    assert "ask for less (--weight), give k more slots (headway limits set k N)" in done.stderr
+    assert "parent=" not in done.stderr
+
+
+def test_a_run_in_another_home_in_between_is_no_obstacle(shell: Shell) -> None:
+    """Inside a run of one home one of another, and inside that one of the first."""
+    shell.run("limits", "set", "k", "1")
+    inner = f"HEADWAY_HOME={shell.home} {PROGRAM} run --on k --no-wait -- echo inner"
+    middle = f'HEADWAY_HOME={shell.directory}/other {PROGRAM} run --on k -- sh -c "{inner}"'
+
+    done = shell.run("run", "--on", "k", "--", "sh", "-c", middle)
+
+    assert (done.stdout, done.stderr, done.returncode) == ("inner\n", "", 0)

@@ -104,7 +104,7 @@ class SqliteHouse:
             boost_seconds=BOOST_SECONDS,
             max_waiting=self._max_waiting,
             store_timeout_seconds=5.0,
-            parent_lease=None,
+            inherited=(),
             task=None,
         )
         store = SqliteStore(settings, clock=self._clock)

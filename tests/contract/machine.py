@@ -106,16 +106,27 @@ class StoresAgree(RuleBasedStateMachine):
             self._request(wish)
 
     @precondition(lambda self: self.before[0].leases)
-    @rule(wishes=st.lists(requests, min_size=1, max_size=3), pick=picks, likeness=picks)
-    def request_as_a_child(self, wishes: list[Wish], pick: int, likeness: int) -> None:
-        """Children of one lease ask, mostly for what it holds and something besides."""
+    @rule(
+        wishes=st.lists(requests, min_size=1, max_size=3),
+        pick=picks,
+        likeness=picks,
+        nearer=st.lists(picks, max_size=2),
+    )
+    def request_as_a_child(
+        self, wishes: list[Wish], pick: int, likeness: int, nearer: list[int]
+    ) -> None:
+        """Children of one lease ask, mostly for what it holds and something besides.
+
+        Between it and them there may have been others, of which some have ended.
+        """
         for wish in wishes:
             lease = self._pick(self.before[0].leases, pick)
             if lease is not None:
                 wanted = wish.keys if likeness % 4 == 0 else lease.model.keys
                 if likeness % 2 == 1:
                     wanted = tuple(dict.fromkeys((*wanted, *wish.keys)))[:3]
-                self._request(wish._replace(keys=wanted), parent=lease.id)
+                between = [one.id for one in map(self._any, nearer) if one is not None]
+                self._request(wish._replace(keys=wanted), parents=(*between, lease.id))
 
     @precondition(lambda self: self.before[0].leases)
     @rule(wish=requests, pick=picks, as_child=st.booleans())
@@ -123,11 +134,11 @@ class StoresAgree(RuleBasedStateMachine):
         """Someone inside of a lease asks for its keys again."""
         lease = self._pick(self.before[0].leases, pick)
         assert lease is not None
-        parent = lease.id if as_child else None
-        self._request(wish._replace(keys=lease.model.keys), parent=parent, within=(lease.id,))
+        parents = (lease.id,) if as_child else ()
+        self._request(wish._replace(keys=lease.model.keys), parents=parents, within=(lease.id,))
 
     def _request(
-        self, wish: Wish, *, parent: str | None = None, within: tuple[str, ...] = ()
+        self, wish: Wish, *, parents: tuple[str, ...] = (), within: tuple[str, ...] = ()
     ) -> None:
         # Ten microseconds a request: no two ranks are the same, whatever the priorities.
         self.clock.move(wish.later + 1e-5)
@@ -141,7 +152,7 @@ class StoresAgree(RuleBasedStateMachine):
                 keys.path(wish.keys),
                 weight=wish.weight,
                 priority=wish.priority,
-                parent=parent,
+                parents=parents,
                 within=within,
             )
 
@@ -297,6 +308,10 @@ class StoresAgree(RuleBasedStateMachine):
     def _open_holder(self) -> None:
         self.holders.append(self.house.open(self.model.terms()))
 
+    def _any(self, pick: int) -> Twins | None:
+        """One of all tickets there ever were."""
+        return self._pick(self.twins, pick)
+
     def _pick(self, among: dict[str, Any], pick: int) -> Twins | None:
         """One of these tickets, in the order of their requests."""
         candidates = [twins for ticket_id, twins in self.twins.items() if ticket_id in among]
@@ -321,7 +336,7 @@ def _bury(model: MemoryStore, holder: str) -> None:
     once, before anything is handed on.
     """
     waiting = [ticket for ticket in model.parked() if ticket.holder == holder]
-    plain = [ticket for ticket in waiting if not ticket.reserved and ticket.parent is None]
+    plain = [ticket for ticket in waiting if not ticket.reserved and not ticket.parents]
     freed = [ticket.at for ticket in plain if ticket.at is not None]
     for ticket in plain:
         model.key(cast("str", ticket.at)).waiting -= 1

@@ -57,12 +57,12 @@ class Picture:
 
     def ancestors(self, ticket: Ticket) -> list[Ticket]:
         """The leases that a ticket descends from, the nearest first."""
-        found: list[Ticket] = []
-        parent = self.leases.get(ticket.parent or "")
-        while parent is not None and parent not in found:
-            found.append(parent)
-            parent = self.leases.get(parent.parent or "")
-        return found
+        found: dict[str, Ticket] = {}
+        for parent in ticket.parents:
+            lease = self.leases.get(parent)
+            for one in (lease, *self.ancestors(lease)) if lease is not None else ():
+                found.setdefault(one.id, one)
+        return list(found.values())
 
     def can_be_lent(self, ticket: Ticket, key: str) -> bool:
         """Whether a slot of an ancestor could ever carry this ticket on the key."""
@@ -205,7 +205,8 @@ def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, 
     elif isinstance(answer, Refused):
         keys = {"too_heavy": too_heavy, "deadlock": blocked}.get(answer.reason, path_of(ticket))
         assert answer.key in keys, f"{ticket.id} was refused as {reason} on {answer.key}"
-        if reason == "full":
+        if reason in {"full", "paused"}:
+            assert (reason == "paused") == (answer.key in before.terms.paused)
             assert not wait, "someone was sent away who wanted to wait"
         if reason == "queue_full":
             line = [at for at in before.at.values() if at == answer.key]

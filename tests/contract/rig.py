@@ -52,13 +52,14 @@ class Rig:
         task: str | None = None,
         weight: int = 1,
         priority: int = 0,
-        parent: Ticket | None = None,
+        parent: Ticket | tuple[Ticket, ...] | None = None,
         within: tuple[Ticket, ...] = (),
     ) -> Ticket:
         """Request slots; the answer is kept beside the ticket."""
         if by is None:
             by, self._turn = self._turn, (self._turn + 1) % len(self.holders)
         store = self.holders[by]
+        parents = (parent,) if isinstance(parent, Ticket) else parent or ()
         ticket = Ticket(
             store.new_id(),
             wanted,
@@ -66,7 +67,7 @@ class Rig:
             task=task,
             weight=weight,
             priority=priority,
-            parent=parent.id if parent else None,
+            parents=tuple(lease.id for lease in parents),
             within=tuple(lease.id for lease in within),
         )
         self.asked.append(ticket)

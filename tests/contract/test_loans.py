@@ -249,6 +249,45 @@ def test_a_grandchild_borrows_what_its_parent_does_not_hold(rig: Rig) -> None:
     }
 
 
+def test_a_child_of_an_ended_parent_goes_ahead_on_its_grandparents_slot(rig: Rig) -> None:
+    """Who names several ancestors borrows from the nearest that still runs."""
+    rig.limit(agent=1)
+    eldest = rig.ask("agent")
+    middle = rig.ask("agent", parent=eldest)
+    rig.release(middle)
+    child = rig.ask("agent", parent=(middle, eldest))
+    assert rig.runs(child)
+    assert rig.store.census().loans == [(eldest.id, "agent", child.id)]
+    assert rig.waits(rig.ask("agent", parent=(middle, eldest)))
+
+
+def test_a_child_that_waits_gets_its_grandparents_slot_when_its_parent_ends(rig: Rig) -> None:
+    """The one in the middle goes and brings its loan back; nobody waits for an ancestor."""
+    rig.limit(agent=1)
+    eldest = rig.ask("agent")
+    middle = rig.ask("agent", parent=eldest)
+    sibling, child = (rig.ask("agent", parent=middle) for _ in range(2))
+    assert rig.waits(child)
+    rig.release(middle)
+    assert rig.waits(child)
+    rig.release(sibling)
+    assert rig.runs(child)
+    assert rig.store.census().loans == [(eldest.id, "agent", child.id)]
+
+
+def test_a_child_turns_to_its_grandparent_when_the_lender_before_it_ends(rig: Rig) -> None:
+    """A lender in the middle that had lent its own slot hid another one, which is free."""
+    rig.limit(agent=2)
+    eldest = rig.ask("agent")
+    middle = rig.ask("agent")
+    sibling = rig.ask("agent", parent=(middle, eldest))
+    child = rig.ask("agent", parent=(middle, eldest))
+    assert rig.waits(child)
+    rig.release(middle)
+    assert rig.runs(sibling, child)
+    assert rig.store.census().loans == [(eldest.id, "agent", child.id)]
+
+
 def test_a_heavier_child_does_not_fit_its_parents_slot(rig: Rig) -> None:
     """A loan carries no more than the lender weighs."""
     rig.limit(agent=3)
@@ -283,18 +322,18 @@ def test_a_ticket_that_only_a_loan_could_carry_is_refused_when_the_lender_ends(r
     assert rig.runs(behind)
 
 
-def test_a_ticket_is_refused_when_its_tie_to_a_large_loan_ends(rig: Rig) -> None:
-    """A heavy grandchild is told when the one between it and its lender is gone."""
+def test_a_grandchild_counts_on_its_eldest_when_the_one_in_the_middle_ends(rig: Rig) -> None:
+    """Too heavy for the limit, it waits on for the loan that its grandparent has out."""
     rig.limits({"agent": 3})
     eldest = rig.ask("agent", weight=3)
     middle = rig.ask("llm", parent=eldest)
-    rig.ask("agent", weight=2, parent=eldest)
+    uncle = rig.ask("agent", weight=2, parent=eldest)
     grandchild = rig.ask("agent", weight=2, parent=middle)
     rig.limit(agent=1)
-    assert rig.waits(grandchild)
     rig.release(middle)
-    assert rig.gone(grandchild)
-    assert rig.news() == {("refused", grandchild.id)}
+    assert rig.waits(grandchild)
+    rig.release(uncle)
+    assert rig.runs(grandchild)
 
 
 def test_a_child_that_counts_on_a_loan_further_along_is_refused_with_its_lender(rig: Rig) -> None:

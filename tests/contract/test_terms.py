@@ -199,7 +199,7 @@ def test_a_pause_stops_admission_and_not_work(rig: Rig) -> None:
     assert rig.at(late) == "llm"
     assert rig.release(running)
     assert rig.waits(late)
-    assert rig.refusal(rig.ask("llm", wait=False)) == ("full", "llm")
+    assert rig.refusal(rig.ask("llm", wait=False)) == ("paused", "llm")
     rig.resume("llm")
     assert rig.runs(late)
     assert rig.news() == {("granted", late.id)}

@@ -64,7 +64,10 @@ def fill(board: Board) -> None:
     bite = {"mechanism": "max_runtime", "setting": "watchdog.max_runtime", "value": "5 s"}
     run(board, 2, Ending(FAILED, "killed", exit_code=143, ended_by=bite, event="killed"))
     board.cancel(3, "not needed")
-    board.expire(DAY + 11)
+    uptime = clocks.boot_microseconds
+    setattr(clocks, "boot_microseconds", lambda: int((UPTIME + 11) * 1e6))  # noqa: B010
+    board.expire()
+    setattr(clocks, "boot_microseconds", uptime)  # noqa: B010
     run(board, 5, Ending(INTERRUPTED, "its worker ended"))
     board.begin(6, holder="holder", lease="holder-1")
     board.cancel(6, "stop")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from headway import config
+from headway import clocks, config
 from headway.jobs.board import Board
 from headway.jobs.listing import Listing
 from headway.jobs.orders import Order
@@ -50,6 +51,13 @@ def run(board: Board, job: int, state: str = SUCCEEDED) -> str | None:
     return end(board, job, begin(board, job), state)
 
 
+def expire(board: Board, seconds: float) -> list[int]:
+    """Look for jobs to expire, as if so much later."""
+    later = clocks.boot_microseconds() + int(seconds * 1e6)
+    with mock.patch.object(clocks, "boot_microseconds", return_value=later):
+        return board.expire()
+
+
 def seen(board: Board, job: int) -> Job:
     """A job as people see it."""
     return Listing(board).find(job)
@@ -62,7 +70,7 @@ def details(board: Board, job: int) -> Details:
 
 def line(board: Board) -> list[int]:
     """The queued jobs in the order of the line."""
-    return [job.id for job in Listing(board).in_line(["queued"], None)]
+    return [job.id for job in Listing(board).in_line(None)]
 
 
 def ready(board: Board) -> list[int]:

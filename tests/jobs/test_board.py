@@ -11,6 +11,7 @@ from tests.jobs.boards import (
     column,
     details,
     end,
+    expire,
     keep,
     last_revision,
     line,
@@ -377,7 +378,7 @@ def test_failure_cancels_what_comes_after(board: Board, how: str, words: str) ->
     second, third = keep(board, after=[first]), keep(board, after=[first], hold=True)
     fourth, other = keep(board, after=[second, third]), keep(board)
     if how == "expired":
-        board.expire(time.time() + 10)
+        expire(board, 10)
     elif how == "cancelled":
         board.cancel(first, "stop")
     else:
@@ -570,7 +571,7 @@ def test_a_finished_job_is_queued_again_at_the_end(board: Board, state: str) -> 
     """With all its promises, nothing of its old end, and its attempts kept."""
     job = keep(board, retries=1, expire=100)
     if state == "expired":
-        board.expire(time.time() + 200)
+        expire(board, 200)
     elif state == "cancelled":
         board.cancel(job, "no")
     else:
@@ -789,32 +790,66 @@ def test_a_job_that_has_not_started_in_time_expires(board: Board) -> None:
     """Held or queued; the next time to look is known."""
     queued, held = keep(board, expire=100), keep(board, expire=200, hold=True)
     never = keep(board, expire="never")
-    due = [details(board, job).expire_at for job in (queued, held)]
-    assert due[0] is not None
-    assert due[1] is not None
-    assert board.next_expiry() == due[0]
+    soon = board.seconds_to_expiry()
+    assert soon == pytest.approx(100, abs=30)
 
-    assert board.expire(due[0] - 1) == []
-    assert board.expire(due[0]) == [queued]
-    assert board.expire(due[0]) == []
-    assert board.next_expiry() == due[1]
-    assert board.expire(due[1] + 1e9) == [held]
+    assert expire(board, 50) == []
+    assert expire(board, 101) == [queued]
+    assert expire(board, 101) == []
+    then = board.seconds_to_expiry()
+    assert then == pytest.approx(200, abs=30)
+    assert expire(board, 201) == [held]
 
-    assert board.next_expiry() is None
+    assert board.seconds_to_expiry() is None
     assert seen(board, queued).state == "expired"
     assert seen(board, queued).end_reason == "it had not started 100 s after it was submitted"
     assert ready(board) == [never]
+
+
+def test_nobody_expires_because_the_time_of_day_was_set(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock that counts does not jump."""
+    keep(board, expire=100)
+    now = time.time()
+    for jump in (1e6, -1e6):
+        monkeypatch.setattr(time, "time", lambda jump=jump: now + jump)
+        assert board.expire() == []
+        assert board.seconds_to_expiry() == pytest.approx(100, abs=30)
+
+
+def test_the_time_to_start_goes_on_over_a_restart_of_the_machine(
+    home: Path, boot_clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the machine was off."""
+    walltime = [1_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: walltime[0])
+    before = open_board(home)
+    soon, late, never = keep(before, expire=100), keep(before, expire=500), keep(before, expire=1e6)
+    begin(before, never)
+    before.database.close()
+
+    monkeypatch.setattr(clocks, "boot_name", lambda: "another")
+    boot_clock[0], walltime[0] = 5.0, walltime[0] + 200
+    after = open_board(home)
+
+    assert after.expire() == [soon]
+    assert after.seconds_to_expiry() == pytest.approx(300)
+    boot_clock[0] += 301
+    assert after.expire() == [late]
+    assert after.seconds_to_expiry() is None
+    after.database.close()
 
 
 def test_what_has_started_once_never_expires(board: Board) -> None:
     """Not while it runs, and not while it waits for another attempt."""
     job = keep(board, expire=1, retries=1)
     number = begin(board, job)
-    assert board.expire(time.time() + 1e6) == []
+    assert expire(board, 1e6) == []
     end(board, job, number, "failed")
 
-    assert board.expire(time.time() + 1e6) == []
-    assert board.next_expiry() is None
+    assert expire(board, 1e6) == []
+    assert board.seconds_to_expiry() is None
     assert seen(board, job).state == "queued"
 
 
@@ -947,7 +982,7 @@ def test_the_settings_want_news_of_every_job(home: Path, setting: str) -> None:
     run(board, lost, "interrupted")
     board.cancel(gone, "no")
     board.tell_empty()
-    board.expire(time.time() + 10)
+    expire(board, 10)
     board.tell_empty()
 
     ends = [(job, event) for job, event in told(board) if event not in ("queued", "started")]
@@ -991,7 +1026,7 @@ def test_every_change_has_a_greater_number_than_all_before(board: Board) -> None
     change_and_look(third, work=lambda: board.cancel(third, "x"))
     change_and_look(third, work=lambda: end(board, third, 1, "cancelled"))
     change_and_look(third, work=lambda: board.retry(third))
-    change_and_look(held, after, third, work=lambda: board.expire(time.time() + 1e7))
+    change_and_look(held, after, third, work=lambda: expire(board, 1e7))
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -8,13 +8,16 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.jobs import boards
 from tests.jobs.boards import keep, query, seen
+
+from headway import clocks
+from headway.errors import QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +31,35 @@ DEEDS = ("begin", "begin", "cancel", "cancel", "expire", "bury", "bury")
 STEP_SECONDS = 1_000.0
 
 
+class Ahead(threading.local):
+    """How far ahead the clock of this thread is."""
+
+    seconds = 0.0
+
+
+AHEAD, _boot_microseconds = Ahead(), clocks.boot_microseconds
+
+
+@pytest.fixture(autouse=True)
+def _clock_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "boot_microseconds", ahead)
+
+
+def ahead() -> int:
+    """The time as this thread sees it."""
+    return _boot_microseconds() + int(AHEAD.seconds * 1e6)
+
+
 def do(board: Board, deed: str, job: int, jobs: list[int]) -> list[tuple[int, str]]:
     """Try one thing on one job; what it achieved, and for which."""
     if deed == "cancel":
         before = board.cancel(job, "by hand")
         return [(job, "end cancelled")] if before == "queued" else []
     if deed == "expire":
-        due = time.time() + STEP_SECONDS * (jobs.index(job) + 1.5)
-        return [(expired, "end expired") for expired in board.expire(due)]
+        AHEAD.seconds = STEP_SECONDS * (jobs.index(job) + 1.5)
+        expired = board.expire()
+        AHEAD.seconds = 0.0
+        return [(one, "end expired") for one in expired]
     if deed == "bury":  # as a worker does that finds its predecessor's attempts
         found = board.under_way(job)
         ends = [boards.end(board, job, number, "interrupted") for _, number, _ in found]
@@ -220,8 +244,7 @@ def _in_processes(home: Path, what: str, jobs: list[int]) -> list[Any]:
 
 def _take_part(what: str, name: str, home: str) -> None:
     """What one of the processes does; its answer is printed."""
-    from headway.errors import QueueFull  # noqa: PLC0415
-
+    clocks.boot_microseconds = ahead
     board = boards.open_board(home)
     board.counts_ready()
     print("ready", flush=True)

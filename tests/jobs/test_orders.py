@@ -292,25 +292,31 @@ def test_a_directory_that_is_gone_is_told(
     monkeypatch.chdir("/")
 
 
-def test_the_umask_is_read_without_changing_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may be making a file; only a system that does not tell it is asked so."""
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="it is told there")
+def test_the_umask_is_not_changed_under_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one may be making a file; only a system that does not tell it is asked so."""
     asked: list[int] = []
-    umask = os.umask
+    umask, over = os.umask, threading.Event()
 
     def note(mask: int) -> int:
         asked.append(mask)
         return umask(mask)
 
     monkeypatch.setattr(os, "umask", note)
+    thread = threading.Thread(target=over.wait)
+    thread.start()
     before = umask(0o026)
     try:
         assert Surroundings().umask == 0o026
-        assert asked == [] or not os.path.exists("/proc/self/status")
+        assert asked == []
         monkeypatch.setattr("builtins.open", _no_proc)
         assert Surroundings().umask == 0o026
+        assert umask(0o026) == 0o026
     finally:
         monkeypatch.undo()
         umask(before)
+        over.set()
+        thread.join(60)
 
 
 def _no_proc(*_: object, **__: object) -> None:

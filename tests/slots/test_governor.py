@@ -361,3 +361,14 @@ def test_the_version_and_all_public_names_are_there() -> None:
         assert getattr(headway, name) is not None
     with pytest.raises(AttributeError, match="Capacities"):
         _ = headway.Capacities
+
+
+def test_a_request_that_will_not_wait_is_told_of_a_pause(govern: Govern) -> None:
+    """Not that the key is full: it has room."""
+    governor = govern({"k": 2})
+    governor.pause("k")
+
+    with pytest.raises(AtCapacity, match="no slot on k: it is paused") as caught:
+        governor.slot("k/deeper", wait=False).__enter__()
+
+    assert caught.value.capacity.blocked_by == BlockedBy("k", "paused")

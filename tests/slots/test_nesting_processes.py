@@ -93,6 +93,63 @@ def test_an_explicit_parent_goes_before_the_environment(
                 assert governor.capacity("k").used == 2
 
 
+def test_a_child_that_outlives_the_block_it_was_started_in_uses_the_slot_round_that(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease in the middle has ended; the next one outwards still runs, and lends."""
+    with Governor(f"sqlite:///{home}", limits={"k": 1}) as outer, outer.slot("k") as lease:
+        monkeypatch.setenv("HEADWAY_LEASE", lease.environ()["HEADWAY_LEASE"])
+        with Governor(f"sqlite:///{home}") as governor:
+            with governor.slot("k") as middle:
+                environ = middle.environ()
+            assert child(environ, wait=False) == "None 1"
+            assert environ["HEADWAY_LEASE"] == f"{middle.id} {lease.id}"
+
+
+def test_a_parent_in_code_passes_on_what_it_stands_inside_of(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``parent=`` a lease means all that are round it, also once that lease has ended."""
+    with Governor(f"sqlite:///{home}", limits={"k": 1}) as governor, governor.slot("k") as outer:
+        middle = governor.slot("k", parent=outer)
+        with middle as between, governor.slot("k", parent=between) as inner:
+            environ = inner.environ()
+        assert environ["HEADWAY_LEASE"] == f"{inner.id} {between.id} {outer.id}"
+        monkeypatch.setenv("HEADWAY_LEASE", environ["HEADWAY_LEASE"])
+        with Governor(f"sqlite:///{home}") as elsewhere, elsewhere.slot("k", wait=False) as last:
+            assert last.environ()["HEADWAY_LEASE"].startswith(f"{last.id} {outer.id} ")
+
+
+def test_a_lease_of_another_home_in_between_hides_nothing(
+    home: str, tmp_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a home to another and back to the first: its own lease there is found again."""
+    with Governor(f"sqlite:///{home}", limits={"k": 1}) as first, first.slot("k") as outer:
+        monkeypatch.setenv("HEADWAY_LEASE", outer.environ()["HEADWAY_LEASE"])
+        with Governor(f"sqlite:///{tmp_path}/other") as other, other.slot("k") as middle:
+            assert child({**middle.environ(), "HEADWAY_HOME": home}, wait=False) == "None 1"
+
+
+def test_a_lease_in_memory_in_between_hides_nothing(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to lend to other processes, and passes on what it stands inside of."""
+    with Governor(f"sqlite:///{home}", limits={"k": 1}) as first, first.slot("k") as outer:
+        monkeypatch.setenv("HEADWAY_LEASE", outer.environ()["HEADWAY_LEASE"])
+        with Governor("memory://") as other, other.slot("k") as middle:
+            assert child({**middle.environ(), "HEADWAY_HOME": home}, wait=False) == "None 1"
+
+
+def test_what_is_passed_on_is_bounded(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many leases of elsewhere stand in the environment; those that run go first."""
+    with Governor(f"sqlite:///{home}", limits={"k": 1}) as outer, outer.slot("k") as lease:
+        strangers = [f"nobody-{number}" for number in range(20)]
+        monkeypatch.setenv("HEADWAY_LEASE", " ".join([*strangers, lease.id, *strangers * 50]))
+        with Governor(f"sqlite:///{home}") as governor, governor.slot("k", wait=False) as inner:
+            chain = inner.environ()["HEADWAY_LEASE"].split()
+    assert chain == [inner.id, lease.id, *strangers]
+
+
 def test_a_memory_governor_has_no_parent_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

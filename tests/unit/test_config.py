@@ -27,7 +27,7 @@ def test_without_a_file_everything_has_its_default(home: str) -> None:
     assert (settings.boost_seconds, settings.max_waiting) == (600, 100_000)
     assert settings.store_timeout_seconds == 5
     assert (settings.lines, settings.paused, settings.offered_lines) == ((), frozenset(), ())
-    assert (settings.parent_lease, settings.task) == (None, None)
+    assert (settings.inherited, settings.task) == ((), None)
     assert not os.path.exists(home)
 
 
@@ -54,14 +54,14 @@ def test_the_environment_beats_the_file(home: str, path: Path) -> None:
             "HEADWAY_QUEUE_BOOST": "30s",
             "HEADWAY_QUEUE_MAX_WAITING": "9",
             "HEADWAY_STORE_TIMEOUT": "1500ms",
-            "HEADWAY_LEASE": "abc-1",
+            "HEADWAY_LEASE": "def-2 abc-1",
             "HEADWAY_TASK": "issue-16",
         },
     )
 
     assert (settings.boost_seconds, settings.max_waiting) == (30, 9)
     assert settings.store_timeout_seconds == 1.5
-    assert (settings.parent_lease, settings.task) == ("abc-1", "issue-16")
+    assert (settings.inherited, settings.task) == (("def-2", "abc-1"), "issue-16")
 
 
 def test_a_bare_number_is_seconds(home: str, path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_governor_without_a_home_has_no_limits_from_outside() -> None:
         }
     )
 
-    assert (settings.home, settings.offered_lines, settings.parent_lease) == ("", (), None)
+    assert (settings.home, settings.offered_lines) == ("", ())
     assert (settings.task, settings.max_waiting) == ("t", 5)
 
 

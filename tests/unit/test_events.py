@@ -98,7 +98,7 @@ def test_losses_are_warnings_and_grants_are_for_debugging() -> None:
         "Cancelled": logging.INFO,
         "TimedOut": logging.INFO,
         "Refused": logging.INFO,
-        "Lost": logging.WARNING,
+        "Lost": logging.ERROR,
         "Reclaimed": logging.WARNING,
     }
 

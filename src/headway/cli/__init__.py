@@ -87,6 +87,21 @@ def guarded(command: Callable[[], int]) -> int:
         return next(code for kind, code in _CODES if isinstance(error, kind))
     except KeyboardInterrupt:
         return INTERRUPTED
+    except (OSError, ImportError) as error:
+        lack = _lack_of_files(error)
+        if not lack:
+            raise
+        _say(lack)
+        return UNAVAILABLE
+
+
+def _lack_of_files(error: Exception) -> str:
+    try:
+        from headway.stores.processes import lack_of_files  # noqa: PLC0415
+
+        return lack_of_files(error)
+    except (OSError, ImportError):  # it cannot even be loaded
+        return "too many files are open; raise the limit with ulimit -n"
 
 
 def _say(message: str) -> None:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from headway import __version__, config, limits, spelling
+from headway import __version__, config, limits, releases, spelling
 from headway.cli import in_use, mounts, output, trials
+from headway.cli.finding import called
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, Database
 from headway.stores.guard import Guard
@@ -67,6 +68,7 @@ class Checkup:
             ("environment", self._environment),
             ("store", self._store),
             ("holders", self._holders),
+            ("releases", self._releases),
         ):
             try:
                 yield from examination()
@@ -282,11 +284,11 @@ class Checkup:
         yield from self._terms(set(lines), {key for (key,) in look("select key from paused")})
         patterns = {pattern for (pattern,) in look("select pattern from lines")}
         yield from self._doubts(patterns, in_use.look_up(look))
-        lease = self._lease_id()
-        if lease and lease not in running:
+        inside = [lease for lease in self._lease_id().split() if lease in running]
+        if self._lease_id() and not inside:
             yield self._lost_lease("no such lease is held")
-        elif lease:
-            text = f"you are inside lease {lease}: what you ask for may go ahead on its slot"
+        elif inside:
+            text = f"you are inside lease {inside[0]}: what you ask for may go ahead on its slot"
             yield Finding("ok", "environment", text)
 
     def _terms(self, lines: set[tuple[str, int]], paused: set[str]) -> Iterator[Finding]:
@@ -327,6 +329,16 @@ class Checkup:
             text = f"{len(dead)} died without leaving: {', '.join(pids)}{more}"
             fix = "headway status clears up after them; nobody has to wait for that"
             yield Finding("warning", "holders", text, fix)
+
+    def _releases(self) -> Iterator[Finding]:
+        on_record = releases.read(self._home)
+        if on_record:
+            last = on_record[0]
+            text = (
+                f"{output.count(len(on_record), 'lease')} taken back by hand, the last one"
+                f" {called(last.lease)} by {last.by.user}, {output.age(last.released_at)} ago"
+            )
+            yield Finding("ok", "releases", text)
 
     def _is_alive(self, ticket_id: str) -> bool:
         live = Live(os.path.join(self._home, "live"))

@@ -10,7 +10,7 @@ import click
 from headway.cli import SOFTWARE, Failure, output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
     from rich.console import Console
@@ -23,19 +23,21 @@ _FRAME_SECONDS = 0.08
 _FAST = 0.12
 _NEXT = (
     ('headway run -- opencode run "fix issue 16"', "wait for a slot, run, give it back"),
+    ('headway submit -- opencode run "fix issue 16"', "the same, kept until it is its turn"),
     ("headway top", "see who runs and who waits, live"),
     ("headway limits set agent 4", "change a limit while all goes on"),
 )
 
 
 @click.command(name="demo")
-@click.option("--fast", is_flag=True, help="The same in about three seconds.")
+@click.option("--fast", is_flag=True, help="The same in a few seconds.")
 def command(*, fast: bool) -> int:
-    """Watch eight scripted agents share three slots.
+    """Watch scripted agents share three slots.
 
-    No LLM, no network, and nothing touches your own home. One of the agents is
-    killed half-way, and its slot goes to the next in line. What the end says is
-    measured and checked; the exit code is not 0 if anything was not as promised.
+    No LLM, no network, and nothing touches your own home. One of eight agents is
+    killed half-way, and its slot goes to the next in line. Then five jobs are
+    submitted and their worker is killed; the next one finishes them. What the end says
+    is measured and checked; the exit code is not 0 if anything was not as promised.
 
     \b
     Example:
@@ -43,6 +45,7 @@ def command(*, fast: bool) -> int:
     """
     from headway.cli import claims  # noqa: PLC0415
     from headway.cli.screen import follow_window  # noqa: PLC0415
+    from headway.cli.second_act import SecondAct  # noqa: PLC0415
     from headway.cli.story import Story  # noqa: PLC0415
 
     follow_window()
@@ -58,7 +61,15 @@ def command(*, fast: bool) -> int:
         problems = claims.broken(story.agents, story.look.snapshot)
         if problems:
             raise Failure("the demo did not go as promised: " + "; ".join(problems), SOFTWARE)
-        for line in _summary(story):
+        for line in _measured(_figures(story)):
+            console.print(line, soft_wrap=True)
+    output.data("")
+    with SecondAct(output.data, pace=_FAST if fast else 1.0) as act:
+        act.play()
+        problems = act.broken()
+        if problems:
+            raise Failure("the demo did not go as promised: " + "; ".join(problems), SOFTWARE)
+        for line in (*_measured(act.summary()), *_next()):
             console.print(line, soft_wrap=True)
     return 0
 
@@ -111,26 +122,35 @@ def _news(story: Story, agent: Agent) -> Iterator[tuple[str, str]]:
         yield "done", "is done"
 
 
-def _summary(story: Story) -> Iterator[Text]:
-    from rich.text import Text  # noqa: PLC0415
-
+def _figures(story: Story) -> list[tuple[str, str]]:
     from headway.cli.claims import peak  # noqa: PLC0415
     from headway.cli.story import SLOTS  # noqa: PLC0415
 
     heir, gap = story.heir, story.gap_seconds
     assert heir is not None
     assert gap is not None
-    yield Text("")
-    yield Text("Measured just now", "bold")
-    for figure, meaning in (
+    return [
         (f"{peak(story.agents)} at once", f"at most, and {SLOTS} is the limit"),
         (
             f"{gap * 1000:.0f} ms",
             f"from kill -9 of {story.victim.task} until {heir.task} had its slot",
         ),
         (f"{len(story.agents)} of {len(story.agents)}", "served in the order in which they asked"),
-    ):
+    ]
+
+
+def _measured(figures: Iterable[tuple[str, str]]) -> Iterator[Text]:
+    from rich.text import Text  # noqa: PLC0415
+
+    yield Text("")
+    yield Text("Measured just now", "bold")
+    for figure, meaning in figures:
         yield Text.assemble("  ", (f"{figure:<10}", "green"), f"  {meaning}")
+
+
+def _next() -> Iterator[Text]:
+    from rich.text import Text  # noqa: PLC0415
+
     yield Text("")
     yield Text("Now with your own agents", "bold")
     width = max(len(words) for words, _ in _NEXT)

@@ -8,11 +8,12 @@ from headway.cli import NOT_THERE, Failure, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeVar
 
     from headway.views import LeaseView, Snapshot, WaitingView
 
     Found: TypeAlias = LeaseView | WaitingView
+    One = TypeVar("One", LeaseView, WaitingView, Found)
 
 _NAMED, _BRIEF = 4, 30
 
@@ -20,16 +21,21 @@ _NAMED, _BRIEF = 4, 30
 def find(snapshot: Snapshot, name: str) -> Found:
     """The one ticket or lease of that name; a ``Failure`` that helps if there is not one."""
     everyone: Sequence[Found] = (*snapshot.waiting, *snapshot.leases)
-    for found in (
-        [one for one in everyone if one.id == name],
-        [one for one in everyone if one.task == name],
-        [one for one in everyone if one.id.startswith(name)],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise Failure(f"{name!r} fits {_listed(found)}; give a whole id", NOT_THERE)
+    found = matching(everyone, name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Failure(f"{name!r} fits {_listed(found)}; give a whole id", NOT_THERE)
     raise Failure(f"nothing is called {name!r}: {_hint(everyone, name)}", NOT_THERE)
+
+
+def matching(among: Sequence[One], name: str) -> list[One]:
+    """Those that have this id; or else this task; or else an id that begins so."""
+    return (
+        [one for one in among if one.id == name]
+        or [one for one in among if one.task == name]
+        or [one for one in among if one.id.startswith(name)]
+    )
 
 
 def called(one: Found) -> str:

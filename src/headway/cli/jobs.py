@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headway.jobs.listing import Job
     from headway.views import Capacity
 
-# So many are shown of those that wait, and of those that have ended.
-_WAITING, _ENDED = 30, 10
+# So many are shown of those in the queue, and of all others of one kind.
+_QUEUED, _OTHERS = 30, 20
 _STYLES = {
     "running": "green",
     "held": "magenta",
@@ -81,20 +81,24 @@ def _choose(
     """The jobs to show, and what to say about the others."""
     jobs, counts = governor.jobs, governor.jobs.counts()
     wanted = states or STATES
-    running = jobs.all(states=["running"]) if "running" in wanted else []
-    waiting = [state for state in ("queued", "held") if state in wanted]
-    ended = [state for state in FINISHED if state in wanted]
-    limit = None if is_all else _WAITING
-    in_line = jobs.waiting(waiting, limit=limit) if waiting else []
-    over = jobs.all(states=ended, limit=None if is_all else _ENDED) if ended else []
-    hidden = [
-        f"… and {sum(counts.get(state, 0) for state in group) - len(part)} more {word}"
-        for group, part, word in ((waiting, in_line, "that wait"), (ended, over, "that ended"))
-        if sum(counts.get(state, 0) for state in group) > len(part)
-    ]
+    shown, hidden = [], []
+    for word, group in (("ended", FINISHED), ("run", ["running"]), ("are held", ["held"])):
+        chosen = [state for state in group if state in wanted]
+        if chosen:
+            part = jobs.all(states=chosen, limit=None if is_all else _OTHERS)
+            shown += part
+            hidden += _more(sum(counts.get(state, 0) for state in chosen), part, word)
+    if "queued" in wanted:
+        part = jobs.waiting(limit=None if is_all else _QUEUED)
+        shown += part
+        hidden += _more(counts.get("queued", 0), part, "are queued")
     if hidden:
         hidden[-1] += " (--all)"
-    return [*over, *running, *in_line], hidden
+    return shown, hidden
+
+
+def _more(count: int, part: Sequence[Job], word: str) -> list[str]:
+    return [f"… and {count - len(part)} more that {word}"] if count > len(part) else []
 
 
 def _show(jobs: Sequence[Job]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TextIO, TypeAlias
@@ -25,6 +25,8 @@ _GAP = 2
 # Columns that give way first become this narrow, and only then the next ones.
 _COMFORTABLE_COLUMNS, _LEAST_COLUMNS = 14, 6
 _AND = " + "
+# From so many on, a list is printed with one line for each, which is far faster.
+_MANY = 200
 
 
 def data(text: str) -> None:
@@ -62,7 +64,11 @@ def as_json(value: object) -> None:
     """Print a value for programs."""
     import json  # noqa: PLC0415
 
-    data(json.dumps(value, indent=2, ensure_ascii=False))
+    if isinstance(value, list) and len(value) > _MANY:
+        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in value)
+        data(f"[\n{lines}\n]")
+    else:
+        data(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def console(stream: TextIO | None = None) -> Console:

@@ -20,7 +20,8 @@ def command(name: str, *, force: bool) -> int:
     Its slot goes to the next in line. The holder is told that it has lost its slot, but
     its work goes on: until that ends, more may run than the limit says. A holder that
     died needs no release: its slot comes back by itself. ID is a lease's id, the
-    beginning of one, or a task's name.
+    beginning of one, or a task's name. Who did it and when is kept in releases.log in
+    the home, and told by `headway why ID`.
 
     \b
     Example:

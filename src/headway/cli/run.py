@@ -6,12 +6,13 @@ import gc
 import os
 import sys
 
-from headway import programs
+from headway import background, programs
 from headway.cli import NO_SLOT, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
-from headway.errors import AtCapacity, QueueTimeout
+from headway.errors import AtCapacity, DeadlockRefused, QueueTimeout
 from headway.governor import Governor
 from headway.keys import agent_key
+from headway.stores.processes import lack_of_files
 from headway.supervisor import Supervisor, supervise
 
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ def run(words: list[str]) -> int:
 
 
 def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
+    background.leaves_at_once = True
     if options.quiet:
         _hush()
     with Governor() as governor:
@@ -56,6 +58,8 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
         except (AtCapacity, QueueTimeout) as refusal:
             waiting.end()
             raise _no_slot(governor, options, refusal) from None
+        except DeadlockRefused as refusal:
+            raise _never(options, refusal) from None
         finally:
             waiting.end()
         supervisor.report(code)
@@ -63,10 +67,13 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
 
 
 def _hush() -> None:
-    """Of what Headway logs, let only errors through."""
+    """Of what Headway logs, let only errors through: that the slot was lost is one."""
     import logging  # noqa: PLC0415
 
+    from headway.cli import opening, output  # noqa: PLC0415
+
     logging.getLogger("headway").setLevel(logging.ERROR)
+    opening.say_warnings(output.talk)
 
 
 class _Waiting:
@@ -100,11 +107,13 @@ def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -
             left_behind=lambda: None if options.quiet else _tell_of_rest(lease),
         )
     except OSError as error:
+        if lack_of_files(error):
+            raise
         raise programs.not_started(program, error) from None
 
 
 def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTimeout) -> Failure:
-    """Says what is full, who holds it and since when."""
+    """Says what is full, who holds it and since when; or what is paused."""
     from headway.cli.waiting_line import holding  # noqa: PLC0415
 
     if isinstance(refusal, AtCapacity):
@@ -115,8 +124,24 @@ def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTi
         code = TIMED_OUT
     if blocked is None:
         return Failure(str(refusal), code)
-    held = [f"\n  held by {one}" for one in holding(governor.snapshot(), blocked.key)]
-    return Failure(f"{refusal}{''.join(held)}\n  see: headway status {blocked.key}", code)
+    if blocked.reason == "paused":
+        details = [f"{blocked.key} is paused; to let people in again: headway resume {blocked.key}"]
+    else:
+        details = [f"held by {one}" for one in holding(governor.snapshot(), blocked.key)]
+    details.append(f"see: headway status {blocked.key}")
+    return Failure("\n  ".join([str(refusal), *details]), code)
+
+
+def _never(options: Options, refusal: DeadlockRefused) -> Failure:
+    """Says why no wait would help, and what would."""
+    key = refusal.key
+    less = "ask for less (--weight), " if options.weight > 1 else ""
+    return Failure(
+        f"no slot on {key}, now or later: this command runs inside what holds it"
+        f" ({', '.join(refusal.held_by)}) and would wait for its own end\n"
+        f"  {less}give {key} more slots (headway limits set {key} N), or start it outside",
+        NO_SLOT,
+    )
 
 
 def _tell_of_rest(lease: Lease) -> None:

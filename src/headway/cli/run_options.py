@@ -24,7 +24,7 @@ OPTIONS = (
     Option("--timeout", "TIME", "Longest time in the queue (90s, 5m): exit 124."),
     Option("--no-wait", "", "Do not queue: exit 75 if no slot is free now."),
     Option("--detach-ok", "", "Give the slot back when the first process ends."),
-    Option("-q --quiet", "", "Wait silently."),
+    Option("-q --quiet", "", "Wait silently; a lost slot is still told."),
 )
 HELP = """Run a command under a slot, as soon as there is one.
 
@@ -43,7 +43,7 @@ Example:
 
 \b
 Exit codes besides the command's own:
-  64 wrong usage           69 store unavailable     75 no slot now (--no-wait)
+  64 wrong usage           69 store unavailable     75 no slot now, or ever
   78 bad settings         124 --timeout ran out    125 cancelled by someone
   126 cannot be executed  127 no such program
 """

@@ -34,15 +34,8 @@ def command(job: int, *, as_json: bool) -> None:
         placed = governor.jobs.get(job)
     if as_json:
         facts = asdict(details)
-        facts.pop("job")
-        output.as_json(
-            {
-                **placed.as_dict(),
-                **facts,
-                "attempts": placed.attempts,
-                "runs": facts["attempts"],
-            }
-        )
+        del facts["job"]
+        output.as_json({**facts, **placed.as_dict(), "runs": facts["attempts"]})
         return
     output.data("\n".join(_story(details, placed.position)))
 

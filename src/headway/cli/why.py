@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway import keys
+from headway import config, keys, releases
 from headway.cli import arguments, completing, opening, output, picture, rows
-from headway.cli.finding import called, find
+from headway.cli.finding import called, find, matching
 from headway.limits import UNLIMITED
 from headway.tickets import job_name, job_of
 from headway.views import WaitingView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TypeAlias
 
     from headway.governor import Governor
+    from headway.releases import Release, Releaser
     from headway.views import LeaseView, LimitView, Snapshot
+
+    _Facts: TypeAlias = "_Wait | _Hold | Release"
 
 # So many of those in front, and of those who hold, are listed; JSON has them all.
 _LISTED = 10
@@ -50,6 +54,8 @@ class _Hold:
 def command(name: str, *, as_json: bool) -> None:
     """Tell why a ticket or job waits, or what a lease holds.
 
+    Of a lease that was taken back by hand it tells who did that, and when.
+
     ID is a job's number, the id of a ticket or lease, the beginning of one, or a task's
     name. If there is no such thing, or the name fits several, the exit code is 1.
 
@@ -64,6 +70,10 @@ def command(name: str, *, as_json: bool) -> None:
         if name.isascii() and name.isdecimal():
             found = _of_job(governor, snapshot, int(name), as_json=as_json)
         else:
+            release = None if _is_there(snapshot, name) else _release(name)
+            if release is not None:
+                _print(release, "released", _story_of_release(release), as_json=as_json)
+                return
             found = find(snapshot, name)
     if isinstance(found, WaitingView):
         wait = _wait(snapshot, found)
@@ -92,7 +102,7 @@ def _of_job(
     return None
 
 
-def _print(facts: _Wait | _Hold, state: str, story: Iterable[str], *, as_json: bool) -> None:
+def _print(facts: _Facts, state: str, story: Iterable[str], *, as_json: bool) -> None:
     if as_json:
         output.as_json({"state": state, **asdict(facts)})
     else:
@@ -203,6 +213,36 @@ def _story_of_hold(hold: _Hold) -> Iterable[str]:
 def _place(limit: LimitView) -> str:
     use = "" if limit.limit == UNLIMITED else f" of {limit.limit}"
     return f"{limit.key}: {limit.used}{use} in use{', paused' if limit.paused else ''}"
+
+
+# -- a lease that was taken back ------------------------------------------------------------
+
+
+def _is_there(snapshot: Snapshot, name: str) -> bool:
+    return bool(matching(snapshot.waiting, name) or matching(snapshot.leases, name))
+
+
+def _release(name: str) -> Release | None:
+    """The last one of that name that is on record."""
+    on_record = releases.read(config.home_directory())
+    found = matching([release.lease for release in on_record], name)
+    return next((release for release in on_record if release.lease in found[:1]), None)
+
+
+def _story_of_release(release: Release) -> Iterable[str]:
+    lease, at = release.lease, release.released_at
+    yield f"{called(lease)} was taken back by hand; it held {output.joined(lease.keys)}."
+    yield f"  when       {output.age(at)} ago ({output.clock(at)})"
+    yield f"  after      {output.length(at - lease.since)}{_weight(lease)}"
+    yield f"  held by    {_process(lease)}, who was told; its work went on"
+    yield f"  taken by   {_person(release.by)}"
+    yield f"  reason     {output.clean(release.reason)}"
+
+
+def _person(by: Releaser) -> str:
+    task = f", task {output.clean(by.task)}" if by.task else ""
+    terminal = f" on {by.terminal}" if by.terminal else ""
+    return f"{by.user}{terminal}{task}, pid {by.pid} ({output.clean(by.command)})"
 
 
 # -- words ------------------------------------------------------------------------------

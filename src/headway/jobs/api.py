@@ -16,13 +16,16 @@ from headway.jobs.starting import ensure_worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Literal, Unpack
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Literal, TypeVar, Unpack
 
     from headway.governor import Governor
+    from headway.jobs.bell import Bell
     from headway.jobs.listing import Details, Job, Listing
     from headway.jobs.orders import Options
     from headway.jobs.places import Standing
+
+    T = TypeVar("T")
 
 _LOOK_SECONDS = 1.0
 _FOLLOW_SECONDS = 0.1
@@ -105,10 +108,21 @@ class Jobs:
                 self._refuse_if_full(connection, order)
 
         kept = self.board.submit(orders, admit=admit if reject else None)
+        for job, order in zip(kept, orders, strict=True):
+            if job.is_new and self.board.is_told(order):
+                self._say_where(job.id)
         self._bells.ring(job.id for job in kept)
         if start:
             ensure_worker(self.home)
         return [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+
+    def _say_where(self, job: int) -> None:
+        """Have those who are told that it is queued told where it stands."""
+        standing = self.standing(job)
+        if standing is not None:
+            wait = standing.estimated_wait_seconds
+            about = f", about {wait:.0f} s" if wait else ""
+            self.board.add_to_news(job, "queued", f"position {standing.position}{about}")
 
     def _refuse_if_full(self, connection: sqlite3.Connection, order: Order) -> None:
         store = self._governor.turnstile.store
@@ -130,11 +144,9 @@ class Jobs:
         self.board.mark_read(job.id for job in jobs if job.is_finished)
         return self._placed(jobs)
 
-    def waiting(
-        self, states: Sequence[str] = ("queued", "held"), *, limit: int | None = None
-    ) -> list[Job]:
-        """Those that wait, in the order of the line; of many the first."""
-        return self._placed(self._look().in_line(states, limit))
+    def waiting(self, *, limit: int | None = None) -> list[Job]:
+        """The queued jobs in the order of the line; of many the first."""
+        return self._placed(self._look().in_line(limit))
 
     def _placed(self, jobs: list[Job]) -> list[Job]:
         queued = sum(job.state == "queued" for job in jobs)
@@ -156,6 +168,10 @@ class Jobs:
         found = self._look().details(job, self.home)
         self._seen(found.job)
         return found
+
+    def watch(self) -> Bell:
+        """A bell that rings whenever something about a job has changed."""
+        return self._bells.watch()
 
     def worker(self) -> tuple[int, float] | None:
         """The pid of the worker and since when it runs; none if there is none."""
@@ -255,6 +271,68 @@ class Jobs:
         pruned.remove_logs(self.home)
         return [job for job, _, _ in pruned.rows]
 
+    # -- the same for coroutines ------------------------------------------------------------------
+
+    async def asubmit(
+        self,
+        command: Sequence[str],
+        *,
+        when_full: Literal["queue", "reject"] = "queue",
+        start: bool = True,
+        **options: Unpack[Options],
+    ) -> Submitted:
+        """``submit`` without blocking the event loop."""
+        return await _in_thread(
+            lambda: self.submit(command, when_full=when_full, start=start, **options)
+        )
+
+    async def asubmit_many(self, orders: Iterable[Order], *, start: bool = True) -> list[Submitted]:
+        """``submit_many`` without blocking the event loop."""
+        return await _in_thread(lambda: self.submit_many(orders, start=start))
+
+    async def aall(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
+        """``all`` without blocking the event loop."""
+        return await _in_thread(lambda: self.all(states=states, limit=limit))
+
+    async def aget(self, job: int) -> Job:
+        """``get`` without blocking the event loop."""
+        return await _in_thread(lambda: self.get(job))
+
+    async def acancel(self, job: int, reason: str = "cancelled by hand") -> str | None:
+        """``cancel`` without blocking the event loop."""
+        return await _in_thread(lambda: self.cancel(job, reason))
+
+    async def aapprove(self, job: int) -> bool:
+        """``approve`` without blocking the event loop."""
+        return await _in_thread(lambda: self.approve(job))
+
+    async def aretry(self, job: int) -> str | None:
+        """``retry`` without blocking the event loop."""
+        return await _in_thread(lambda: self.retry(job))
+
+    async def amove_first(self, job: int) -> bool:
+        """``move_first`` without blocking the event loop."""
+        return await _in_thread(lambda: self.move_first(job))
+
+    async def await_for(self, job: int, *, timeout: float | str | None = None) -> Job:  # noqa: ASYNC109 - as wait_for
+        """``wait_for`` without blocking the event loop, and without a thread that waits."""
+        limit = None if timeout is None else durations.seconds(timeout, name="timeout")
+        deadline = None if limit is None else time.monotonic() + limit
+        with self._bells.watch(job) as bell:
+            while not (found := await _in_thread(lambda: self._look().find(job))).is_finished:
+                left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise QueueTimeout(found.keys, limit or 0.0)
+                await bell.await_ring(min(left, _LOOK_SECONDS))
+        await _in_thread(lambda: self._seen(found))
+        return found
+
+    def close(self) -> None:
+        """Give the board's connection back; it is opened again when needed."""
+        self.board.database.close()
+
+    # -- inside -----------------------------------------------------------------------------------
+
     def _changed(self, job: int) -> None:
         self._bells.ring([job])
         ensure_worker(self.home)
@@ -265,3 +343,9 @@ class Jobs:
 
             self._listing = Listing(self.board)
         return self._listing
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    from headway import aio  # noqa: PLC0415 - plain code has no use for asyncio
+
+    return await aio.in_thread(call)

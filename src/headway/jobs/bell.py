@@ -77,6 +77,20 @@ class Bell:
         select.select([self._pipe], [], [], seconds)
         self.hush()
 
+    async def await_ring(self, seconds: float) -> None:
+        """``wait`` without blocking the event loop."""
+        import asyncio  # noqa: PLC0415 - plain code has no use for it
+
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._pipe, rung.set)
+        try:
+            await asyncio.wait_for(rung.wait(), seconds)
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(self._pipe)
+            self.hush()
+
     def hush(self) -> None:
         """Take note of everything that rang so far."""
         try:

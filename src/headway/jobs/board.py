@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 
-from headway.errors import ConfigError, QueueFull
+from headway import clocks
+from headway.errors import ConfigError
 from headway.jobs import rows
 from headway.jobs.database import JobsDatabase
-from headway.jobs.orders import Surroundings
+from headway.jobs.intake import Intake, refuse_if_over
 from headway.jobs.rows import Beginning, Kept, Wish
 from headway.jobs.states import (
     CANCELLED,
@@ -35,11 +36,7 @@ if TYPE_CHECKING:
     from headway.jobs.orders import Order
     from headway.jobs.states import Ending
 
-_INSERT = (
-    "insert into jobs (revision, state, unmet, arrival, rank, keys, path, weight, priority, task,"
-    " command, directory, umask, environment, options, dedupe, retries, expire_seconds,"
-    " submitted_at, expire_at) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
+_EXPIRING = "indexed by jobs_to_expire where state in ('held', 'queued')"
 _UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
 
 
@@ -52,7 +49,7 @@ class Board:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._boost = int(settings.boost_seconds * 1e6)
+        self.boost = int(settings.boost_seconds * 1e6)
         self.database = JobsDatabase(settings.home, timeout_seconds=settings.store_timeout_seconds)
 
     # -- coming in ------------------------------------------------------------------------
@@ -64,85 +61,14 @@ class Board:
 
         ``admit`` is called inside the transaction and raises if they must not be kept.
         """
-        around, prepared = Surroundings(), [order.options(self.settings) for order in orders]
+        intake = Intake(self, orders)
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
             if admit is not None:
                 admit(connection)
-            kept = [
-                self._keep(connection, order, options, around)
-                for order, options in zip(orders, prepared, strict=True)
-            ]
-            self._refuse_if_over(connection, sum(job.is_new for job in kept))
-            return kept
+            return intake.keep_all(connection)
 
         return self.database.change(work)
-
-    def _refuse_if_over(self, connection: sqlite3.Connection, more: int) -> None:
-        """Take back what was just added, if that makes too many."""
-        if not more:
-            return
-        (waiting,) = connection.execute(
-            "select count(*) from jobs where state in ('held', 'queued')"
-        ).fetchone()
-        if waiting > self.settings.max_jobs:
-            raise QueueFull(waiting - more, self.settings.max_jobs)
-
-    def _keep(
-        self,
-        connection: sqlite3.Connection,
-        order: Order,
-        options: dict[str, object],
-        around: Surroundings,
-    ) -> Kept:
-        if order.dedupe is not None:
-            found = connection.execute(
-                f"select id, state from jobs where dedupe = ? and state in ({_UNFINISHED})",
-                (order.dedupe,),
-            ).fetchone()
-            if found:
-                return Kept(*found, is_new=False)
-        settings, now, arrival = self.settings, time.time(), rows.next_arrival(connection)
-        hold = settings.approve == "always" if order.hold is None else order.hold
-        state = HELD if hold else QUEUED
-        expire = settings.expire_seconds if order.expire_seconds is None else order.expire_seconds
-        if expire == float("inf"):
-            expire = None
-        unmet, failed = rows.dependencies(connection, order.after)
-        environ = around.environ if order.environ is None else order.environ
-        job = connection.execute(
-            _INSERT,
-            (
-                rows.next_revision(connection),
-                state,
-                len(unmet),
-                arrival,
-                arrival - order.priority * self._boost,
-                "\n".join(order.keys),
-                "\n".join(("", *order.path, "")),
-                order.weight,
-                order.priority,
-                order.task,
-                os.fsencode("\0".join(order.command)),
-                os.fsencode(around.directory_for(order)),
-                around.umask if order.umask is None else order.umask,
-                rows.environment(connection, environ),
-                rows.as_json(options),
-                order.dedupe,
-                settings.retries if order.retries is None else order.retries,
-                expire,
-                now,
-                None if expire is None else now + expire,
-            ),
-        ).lastrowid
-        assert job is not None
-        for after in unmet:
-            connection.execute("insert into dependencies values (?, ?)", (after, job))
-        if failed:
-            state = self._end(connection, job, CANCELLED, None, failed)
-        else:
-            self._tell(connection, job, "queued")
-        return Kept(job, state, is_new=True)
 
     # -- running --------------------------------------------------------------------------
 
@@ -173,8 +99,8 @@ class Board:
             now, number = time.time(), row[6] + 1
             connection.execute(
                 "update jobs set revision = ?, state = 'running', attempts = ?, started_at = ?,"
-                " expire_at = null, ended_at = null, exit_code = null, end_reason = null"
-                " where id = ?",
+                " expire_at = null, due = null, ended_at = null, exit_code = null,"
+                " end_reason = null where id = ?",
                 (rows.next_revision(connection), number, now, job),
             )
             connection.execute(
@@ -182,7 +108,7 @@ class Board:
                 " values (?, ?, ?, ?, ?, ?, 'running')",
                 (job, number, holder, os.getpid(), lease, now),
             )
-            self._tell(connection, job, "started")
+            self.tell(connection, job, "started")
             return Beginning(job, number, row)
 
         return self.database.change(work)
@@ -219,7 +145,14 @@ class Board:
             state, reason = ending.state, ending.reason
             if state == INTERRUPTED and cancel_reason is not None:
                 state, reason = CANCELLED, cancel_reason
-            return self._end(connection, job, state, ending.exit_code, reason, event=ending.event)
+            return self.end_job(
+                connection,
+                job,
+                state,
+                exit_code=ending.exit_code,
+                reason=reason,
+                event=ending.event,
+            )
 
         return self.database.change(work)
 
@@ -230,7 +163,7 @@ class Board:
             "update jobs set revision = ?, state = ?, retried = retried + 1 where id = ?",
             (rows.next_revision(connection), state, job),
         )
-        self._tell(connection, job, "queued")
+        self.tell(connection, job, "queued")
         return state
 
     def changed_since(self, revision: int) -> list[Wish]:
@@ -250,7 +183,7 @@ class Board:
 
     def warn(self, job: int, warning: str) -> None:
         """Have people told of what a watchdog warns of."""
-        self.database.change(lambda connection: self._tell(connection, job, "warned", warning))
+        self.database.change(lambda connection: self.tell(connection, job, "warned", warning))
 
     # -- what people do ---------------------------------------------------------------------
 
@@ -263,7 +196,7 @@ class Board:
         def work(connection: sqlite3.Connection) -> str | None:
             state = rows.state_of(connection, job)
             if state in (HELD, QUEUED):
-                self._end(connection, job, CANCELLED, None, reason)
+                self.end_job(connection, job, CANCELLED, reason=reason)
             elif state == RUNNING:
                 connection.execute(
                     "update jobs set revision = ?, cancel_reason = coalesce(cancel_reason, ?)"
@@ -292,12 +225,12 @@ class Board:
             if rows.state_of(connection, job) not in FINISHED:
                 return None
             _refuse_beside_namesake(connection, job)
-            now = time.time()
             connection.execute(
                 "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
                 " ended_at = null, exit_code = null, end_reason = null,"
-                " expire_at = ? + expire_seconds where id = ?",
-                (now, job),
+                " expire_at = ? + expire_seconds,"
+                " due = ? + cast(expire_seconds * 1e6 as integer) where id = ?",
+                (time.time(), clocks.boot_microseconds(), job),
             )
             connection.execute("delete from dependencies where job = ?", (job,))
             if self.settings.approve in ("retries", "always"):
@@ -309,7 +242,7 @@ class Board:
             else:
                 self._queue(connection, job)
                 state = QUEUED
-            self._refuse_if_over(connection, 1)
+            refuse_if_over(connection, 1, self.settings.max_jobs)
             return state
 
         return self.database.change(work)
@@ -319,10 +252,10 @@ class Board:
         connection.execute(
             "update jobs set revision = ?, state = 'queued', arrival = ?,"
             " rank = ? - priority * ? where id = ?",
-            (rows.next_revision(connection), arrival, arrival, self._boost, job),
+            (rows.next_revision(connection), arrival, arrival, self.boost, job),
         )
         rows.note_arrival(connection, arrival)
-        self._tell(connection, job, "queued")
+        self.tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
         """Put a queued job in front of all other jobs, and of the given rank."""
@@ -340,7 +273,7 @@ class Board:
             rows.note_arrival(connection, arrival)
             connection.execute(
                 "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
-                (rows.next_revision(connection), rank, rank, self._boost, job),
+                (rows.next_revision(connection), rank, rank, self.boost, job),
             )
             return True
 
@@ -348,9 +281,10 @@ class Board:
 
     # -- what time does -----------------------------------------------------------------------
 
-    def expire(self, now: float) -> list[int]:
+    def expire(self) -> list[int]:
         """End the jobs whose time to start is over."""
-        due = "from jobs where state in ('held', 'queued') and expire_at <= ?"
+        now = clocks.boot_microseconds()
+        due = f"from jobs {_EXPIRING} and due <= ?"
         if not self.database.read(
             lambda connection: connection.execute(f"select 1 {due} limit 1", (now,)).fetchone()
         ):
@@ -360,18 +294,18 @@ class Board:
             rows = connection.execute(f"select id, expire_seconds {due}", (now,)).fetchall()
             for job, seconds in rows:
                 reason = f"it had not started {seconds:g} s after it was submitted"
-                self._end(connection, job, EXPIRED, None, reason)
+                self.end_job(connection, job, EXPIRED, reason=reason)
             return [job for job, _ in rows]
 
         return self.database.change(work)
 
-    def next_expiry(self) -> float | None:
-        """When the next job's time to start is over."""
-        query = "select min(expire_at) from jobs where state in ('held', 'queued')"
-        found: float | None = self.database.read(
+    def seconds_to_expiry(self) -> float | None:
+        """How long until the next job's time to start is over."""
+        query = f"select min(due) from jobs {_EXPIRING} and due is not null"
+        due: int | None = self.database.read(
             lambda connection: connection.execute(query).fetchone()[0]
         )
-        return found
+        return None if due is None else (due - clocks.boot_microseconds()) / 1e6
 
     def mark_read(self, jobs: Iterable[int]) -> None:
         """Somebody has seen how these ended."""
@@ -456,6 +390,15 @@ class Board:
         query = "select id, job, event, at, details from news order by id"
         return self.database.read(lambda connection: connection.execute(query).fetchall())
 
+    def is_told(self, order: Order) -> bool:
+        """Whether anybody is told what becomes of an order."""
+        return bool(order.notify or self.settings.notify or self.settings.notify_command)
+
+    def add_to_news(self, job: int, event: str, details: str) -> None:
+        """Say more about something that was not told yet."""
+        query = "update news set details = ? where job = ? and event = ?"
+        self.database.change(lambda connection: connection.execute(query, (details, job, event)))
+
     def drop_news(self, number: int) -> None:
         """It was sent, or will never be."""
         self.database.change(
@@ -464,14 +407,14 @@ class Board:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _end(
+    def end_job(
         self,
         connection: sqlite3.Connection,
         job: int,
         state: str,
-        exit_code: int | None,
-        reason: str | None,
         *,
+        exit_code: int | None = None,
+        reason: str | None = None,
         event: str = "",
     ) -> str:
         """A job's one end, and what follows from it for those that come after it."""
@@ -512,11 +455,9 @@ class Board:
             f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self._tell(connection, job, event)
+        self.tell(connection, job, event)
 
-    def _tell(
-        self, connection: sqlite3.Connection, job: int, event: str, details: str = ""
-    ) -> None:
+    def tell(self, connection: sqlite3.Connection, job: int, event: str, details: str = "") -> None:
         """Note for the worker what people are to be told, if anybody wants to be."""
         event = {SUCCEEDED: "finished"}.get(event, event)
         settings = self.settings

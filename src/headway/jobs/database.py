@@ -252,13 +252,18 @@ def _rebase_after_boot(connection: sqlite3.Connection) -> None:
     """
     if _is_of_this_boot(connection):  # somebody else was faster
         return
-    began = time.time() - clocks.boot_seconds()
+    now, began = clocks.boot_microseconds(), time.time() - clocks.boot_seconds()
     found = connection.execute("select value from facts where name = 'began'").fetchone()
     (newest,) = connection.execute("select max(arrival) from jobs").fetchone()
     if found is not None and newest is not None:
         # Somebody may have set the time of day: nobody arrives in the future.
-        shift = min(int((found[0] - began) * 1e6), clocks.boot_microseconds() - newest)
+        shift = min(int((found[0] - began) * 1e6), now - newest)
         connection.execute("update jobs set arrival = arrival + ?, rank = rank + ?", (shift,) * 2)
         connection.execute("update facts set value = value + ? where name = 'arrival'", (shift,))
+        connection.execute(
+            "update jobs set due = ? + cast((expire_at - ?) * 1e6 as integer)"
+            " where due is not null",
+            (now, time.time()),
+        )
     connection.execute("insert or replace into facts values ('began', ?)", (began,))
     connection.execute("insert or replace into facts values ('boot', ?)", (clocks.boot_name(),))

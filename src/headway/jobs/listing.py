@@ -54,8 +54,11 @@ class Job:
     attempts: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape that is printed."""
-        return asdict(self)
+        """The shape that is printed. (``asdict`` copies everything, and there may be many.)"""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        blocked = self.blocked_by
+        facts["blocked_by"] = None if blocked is None else asdict(blocked)
+        return facts
 
     @property
     def is_finished(self) -> bool:
@@ -137,12 +140,11 @@ class Listing:
         )
         return jobs[::-1]
 
-    def in_line(self, states: Sequence[str], limit: int | None) -> list[Job]:
-        """Those that wait, in the order of the line."""
-        marks = ", ".join("?" * len(states))
+    def in_line(self, limit: int | None) -> list[Job]:
+        """The queued jobs in their order."""
         most = -1 if limit is None else limit
         return self._jobs(
-            f"state in ({marks}) order by state desc, rank, id limit ?", (*states, most)
+            "state = 'queued' order by rank limit ?", (most,), "indexed by jobs_in_line"
         )
 
     def attempt_is_over(self, job: int, number: int) -> int | None:
@@ -191,8 +193,8 @@ class Listing:
             ),
         )
 
-    def _jobs(self, condition: str, values: tuple[object, ...]) -> list[Job]:
-        query = f"select {_COLUMNS} from jobs where {condition}"
+    def _jobs(self, condition: str, values: tuple[object, ...], index: str = "") -> list[Job]:
+        query = f"select {_COLUMNS} from jobs {index} where {condition}"
         return [_job(row) for row in self._read(query, values)]
 
     def _read(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:

@@ -58,8 +58,8 @@ class Messenger:
         self._under_way: dict[int, list[Future[None]]] = {}
 
     def run(self) -> None:
-        """Send until there was nothing to send for a while."""
-        quiet_since = time.monotonic()
+        """Send until there was nothing to send for a while, or the worker is gone."""
+        quiet_since, worker = time.monotonic(), os.getppid()
         with self._bells.watch() as bell:
             while time.monotonic() - quiet_since < _LINGER_SECONDS:
                 for number, job, event, _, details in self._board.news():
@@ -71,6 +71,8 @@ class Messenger:
                         del self._under_way[number]
                 if self._under_way:
                     quiet_since = time.monotonic()
+                elif os.getppid() != worker:
+                    return
                 bell.wait(_LOOK_SECONDS)
 
     def _send(self, job: int | None, event: str, details: str) -> Iterator[Future[None]]:

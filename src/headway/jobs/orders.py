@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 
 from headway import config, durations, keys, sizes
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 # What a surrounding lease or job has put there; a job stands for itself.
-_MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+_MARKS = (b"HEADWAY_LEASE", b"HEADWAY_TASK", b"HEADWAY_JOB")
 MAX_NAME_LENGTH = 200
 _MAX_RETRIES = 1000
 
@@ -231,6 +232,10 @@ def _url(url: object) -> str:
     if not isinstance(url, str) or "://" not in url:
         # Not shown: people mistype secrets as well.
         raise ConfigError('notify must be a URL such as "ntfy://my-topic"')
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    if find_spec("apprise") is None:
+        raise ConfigError("notify needs apprise: pip install 'headway[notify]'")
     return url
 
 
@@ -271,7 +276,7 @@ class Surroundings:
             self.directory = os.getcwd()
         except FileNotFoundError:
             self.directory = ""
-        self.environ, self.umask = packed(os.environ), _own_umask()
+        self.environ, self.umask = _joined(os.environb), _own_umask()
 
     def directory_for(self, order: Order) -> str:
         """Where a job is to run."""
@@ -283,8 +288,11 @@ class Surroundings:
 
 def packed(environ: Mapping[str, str]) -> bytes:
     """An environment without the marks of a lease around it, as bytes."""
-    kept = (f"{name}={value}" for name, value in environ.items() if name not in _MARKS)
-    return os.fsencode("\0".join(kept))
+    return _joined({os.fsencode(name): os.fsencode(environ[name]) for name in environ})
+
+
+def _joined(environ: Mapping[bytes, bytes]) -> bytes:
+    return b"\0".join([b"%b=%b" % pair for pair in environ.items() if pair[0] not in _MARKS])
 
 
 def unpacked(environ: bytes) -> dict[str, str]:
@@ -294,14 +302,15 @@ def unpacked(environ: bytes) -> dict[str, str]:
 
 
 def _own_umask() -> int:
-    """What the system tells; asking it by setting another one would race with other threads."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
-    except OSError:
-        pass
+    """Asked for by setting another one, if there is no other thread that this could disturb."""
+    if _thread._count():  # noqa: SLF001 - threads besides the first
+        try:
+            with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+                for line in file:
+                    if line.startswith("Umask:"):
+                        return int(line.split()[1], 8)
+        except OSError:
+            pass
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from headway.stores.base import Store
     from headway.stores.book import KeyState
 
-_READY = "from jobs where state = 'queued' and unmet = 0"
-_AHEAD = f"select count(*) {_READY} and rank <= ? and (rank < ? or id < ?) and instr(path, ?) > 0"
-_WEIGHT = f"select coalesce(sum(weight), 0) {_READY} and instr(path, ?) > 0"
+# SQLite has no idea how few of the jobs come before another.
+_IN_LINE = "from jobs indexed by jobs_in_line where state = 'queued' and unmet = 0"
+_AHEAD = f"select count(*) {_IN_LINE} and rank <= ? and (rank < ? or id < ?) and instr(path, ?) > 0"
+_WEIGHT = f"select coalesce(sum(weight), 0) {_IN_LINE} and instr(path, ?) > 0"
 
 
 class Standing:
@@ -40,7 +41,8 @@ def standing(store: Store, board: Board, job: int) -> Standing | None:
 
     def read(connection: sqlite3.Connection) -> Standing | None:
         row = connection.execute(
-            f"select rank, path, weight {_READY} and id = ?", (job,)
+            "select rank, path, weight from jobs where id = ? and state = 'queued' and unmet = 0",
+            (job,),
         ).fetchone()
         if row is None:
             return None
@@ -58,7 +60,7 @@ def standings(store: Store, board: Board) -> dict[int, Standing]:
     """Where all jobs stand that wait for their slots, in one walk along the line."""
     ready = board.database.read(
         lambda connection: connection.execute(
-            f"select id, rank, path, weight {_READY} order by rank, id"
+            f"select id, rank, path, weight {_IN_LINE} order by rank, id"
         ).fetchall()
     )
     states = {state.key: state for state in store.survey(_all_keys(row[2] for row in ready))}

@@ -68,16 +68,16 @@ class Wish:
 
     def for_worker(self) -> Request:
         """The place in line of a job that waits."""
-        return self._request(wait=True, parent=None)
+        return self._request(wait=True, parents=())
 
     def for_supervisor(self, lease: str) -> Request:
         """Its slots, taken over from the worker's lease."""
-        return self._request(wait=False, parent=lease)
+        return self._request(wait=False, parents=(lease,))
 
-    def _request(self, *, wait: bool, parent: str | None) -> Request:
+    def _request(self, *, wait: bool, parents: tuple[str, ...]) -> Request:
         path, name = keys.path(self.keys), job_name(self.id)
         return Request(
-            self.keys, path, self.task, self.weight, self.priority, None, wait, parent, name=name
+            self.keys, path, self.task, self.weight, self.priority, None, wait, parents, name=name
         )
 
 
@@ -110,6 +110,12 @@ def note_revision(connection: sqlite3.Connection) -> None:
     """Remember the last change, because its job may be forgotten."""
     last = next_revision(connection) - 1
     connection.execute("insert or replace into facts values ('revision', ?)", (last,))
+
+
+def newest(connection: sqlite3.Connection) -> int:
+    """The id of the newest job, or 0."""
+    (found,) = connection.execute("select max(id) from jobs").fetchone()
+    return found or 0
 
 
 def next_arrival(connection: sqlite3.Connection) -> int:

@@ -28,7 +28,9 @@ create table jobs (
     retried integer not null default 0,
     expire_seconds real,
     submitted_at real not null,
+    -- When its time to start is over: for people, and by the clock of arrivals, which does not jump.
     expire_at real,
+    due integer,
     started_at real,
     ended_at real,
     exit_code integer,
@@ -41,10 +43,9 @@ create table jobs (
 );
 
 create index jobs_by_revision on jobs (revision);
-create index jobs_in_line on jobs (rank, path) where state = 'queued';
+create index jobs_in_line on jobs (rank, unmet, path) where state = 'queued';
 create index jobs_by_state on jobs (state, id);
-create index jobs_to_expire on jobs (expire_at)
-    where expire_at is not null and state in ('held', 'queued');
+create index jobs_to_expire on jobs (due) where due is not null and state in ('held', 'queued');
 create unique index jobs_by_dedupe on jobs (dedupe)
     where dedupe is not null and state in ('held', 'queued', 'running');
 

@@ -365,14 +365,14 @@ class Worker:
         now = time.monotonic()
         if now < self._next_chores:
             return
-        expired = self._board.expire(time.time())
+        expired = self._board.expire()
         if expired:
             self._bells.ring(expired)
         self._prune()
         self._messengers.look()
-        due = self._board.next_expiry()
-        soon = _CHORES_SECONDS if due is None else min(_CHORES_SECONDS, due - time.time())
-        self._next_chores = now + max(0.01, soon)
+        soon = self._board.seconds_to_expiry()
+        wait = _CHORES_SECONDS if soon is None else min(_CHORES_SECONDS, soon)
+        self._next_chores = now + max(0.01, wait)
 
     def _prune(self) -> None:
         """Forget what was kept long enough; say so if nobody had seen it."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headway.limits import Terms
     from headway.stores.book import Book, KeyState
-    from headway.tickets import Ticket
+    from headway.tickets import Refusal, Ticket
 
 
 class Admission:
@@ -39,8 +39,10 @@ class Admission:
         for key in ticket.path:
             if self._never_fits(ticket, key):
                 return Refused(ticket.id, "too_heavy", key)
-        if ticket.parent is not None:
-            self._book.note_child(ticket.parent)
+        if ticket.parents:
+            ticket.parents = tuple(ancestor.id for ancestor in self._ancestors(ticket))
+            for parent in ticket.parents:
+                self._book.note_child(parent)
         self._collect(ticket, ticket.path)
         return None
 
@@ -49,9 +51,11 @@ class Admission:
         at = ticket.at
         if at is None:
             return None
+        state = self._book.key(at)
         if not wait:
-            refusal: Refused | None = Refused(ticket.id, "full", at)
-        elif self._book.key(at).waiting > self._max_waiting:
+            reason: Refusal = "paused" if state.paused else "full"
+            refusal: Refused | None = Refused(ticket.id, reason, at)
+        elif state.waiting > self._max_waiting:
             refusal = Refused(ticket.id, "queue_full", at)
         else:
             refusal = self._deadlock(ticket)
@@ -111,6 +115,16 @@ class Admission:
         for child in list(book.parked_children()):
             # Someone may have waited for nothing but a loan that was large enough.
             given_back += self._refuse_if_too_heavy(child)
+            given_back += self._next_lender(child, lease)
+        return given_back
+
+    def _next_lender(self, child: Ticket, ended: Ticket) -> GivenBack:
+        """Whose slot a parked child may try now that one of its ancestors has ended."""
+        given_back = GivenBack()
+        if ended.id in child.parents and child.at is not None:
+            lender = self._lender(child, child.at)
+            if lender is not None:
+                given_back.loans.append((lender.id, child.at))
         return given_back
 
     def revoke(self, lease: Ticket, reason: str) -> None:
@@ -172,7 +186,7 @@ class Admission:
         """Take room key by key; park at the first that has none."""
         book, weight = self._book, ticket.weight
         for key in keys:
-            if ticket.parent is not None and self._borrow(ticket, key):
+            if ticket.parents and self._borrow(ticket, key):
                 continue
             state = book.key(key)
             if state.cap >= UNCAPPED and not state.paused:
@@ -278,14 +292,15 @@ class Admission:
         return None
 
     def _ancestors(self, ticket: Ticket) -> Iterable[Ticket]:
-        seen, parent = {ticket.id}, ticket.parent
-        while parent is not None and parent not in seen:
+        """The leases a ticket stands inside of, the nearest first; those that ended are passed."""
+        seen, ahead = {ticket.id}, list(ticket.parents)
+        while ahead:
+            parent = ahead.pop(0)
+            lease = None if parent in seen else self._book.lease(parent)
             seen.add(parent)
-            lease = self._book.lease(parent)
-            if lease is None:
-                return
-            yield lease
-            parent = lease.parent
+            if lease is not None:
+                yield lease
+                ahead[:0] = lease.parents
 
     def _lend(self, lender: str, key: str, borrower: Ticket) -> None:
         self._book.lend(lender, key, borrower.id)

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
         def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
             """Leave the line; or learn what was decided before that (a grant stays granted)."""
 
+        def is_lost(self, ticket: Ticket) -> bool:
+            """Find out whether a lease of ours was taken back, and take note of it if so."""
+
         def own_ticket(self, ticket_id: str) -> Ticket | None:
             """A ticket of this process that has not been released."""
 
@@ -100,8 +103,11 @@ if TYPE_CHECKING:
         def listen(self, timeout_seconds: float) -> None:
             """Wait for news from other processes, for at most this long."""
 
+        def doze(self, timeout_seconds: float) -> bool:
+            """Sleep until there is a message that nobody listens for; whether there is one."""
+
         def interrupt(self) -> None:
-            """Make ``listen`` return."""
+            """Make ``listen`` or ``doze`` return."""
 
         def come_to_rest(self) -> bool:
             """Before a fork: have nothing under way until ``go_on``; false if that takes long."""

@@ -7,7 +7,7 @@ import time
 
 from headway.errors import StoreUnavailable
 from headway.stores.driver import sqlite3
-from headway.stores.processes import describe, lock_owners
+from headway.stores.processes import describe, lack_of_files, lock_owners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def translate(
         reason = f"it cannot be written ({error}); check its mode and file system"
     elif code == sqlite3.SQLITE_FULL:
         reason = "the disk is full"
+    elif code == sqlite3.SQLITE_CANTOPEN:
+        reason = lack_of_files() or str(error)
     else:
         reason = str(error)
     return StoreUnavailable(path, reason)

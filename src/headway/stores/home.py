@@ -16,6 +16,7 @@ from headway.stores.database import Damaged, Database
 from headway.stores.driver import sqlite3
 from headway.stores.guard import Guard
 from headway.stores.liveness import Live, Presence
+from headway.stores.processes import lack_of_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,6 +227,9 @@ class Home:
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailable:
+        lack = lack_of_files(error)
+        if lack:
+            return StoreUnavailable(self.directory, lack)
         is_file = isinstance(error, FileExistsError)
         reason = "it is not a directory" if is_file else error.strerror or error
         return StoreUnavailable(

@@ -192,13 +192,16 @@ class Presence:
             self._socket.setblocking(False)
             self._bind()
             self._epoll = select.epoll() if _HAS_EPOLL else None
+            # For who sleeps until there is a message, and is deaf while another receives.
+            self._ear = select.epoll() if _HAS_EPOLL else None
         except OSError:
             # A lock of nobody would look like a holder that never answers.
             os.close(self.lock)
             live.remove(self.id)
             raise
-        if self._epoll is not None:
+        if self._epoll is not None and self._ear is not None:
             self._epoll.register(self._socket, select.EPOLLIN)
+            self._ear.register(self._socket, select.EPOLLIN)
 
     def _bind(self) -> None:
         try:
@@ -225,20 +228,37 @@ class Presence:
 
     def receive(self, timeout_seconds: float) -> tuple[list[str], bool, list[str]]:
         """Wait for messages: those, whether some may be missing, and holders that ended."""
-        ended: list[str] = []
-        if self._epoll is not None:
-            for descriptor, _ in self._epoll.poll(timeout_seconds):
-                holder = self._holder_of.get(descriptor)
-                if holder is not None:
-                    ended.append(holder)
-        else:
+        try:
+            if self._ear is not None:
+                self._ear.modify(self._socket, 0)
+            ended = self._wait(timeout_seconds)
+            messages = self._read_all()
+        finally:
+            if self._ear is not None:
+                self._ear.modify(self._socket, select.EPOLLIN)
+        return messages, len(messages) >= _MAYBE_FULL, ended
+
+    def doze(self, timeout_seconds: float) -> bool:
+        """Sleep until there is a message that nobody is receiving; whether there is one."""
+        if self._ear is None:
+            return bool(select.select([self._socket], [], [], timeout_seconds)[0])
+        return bool(self._ear.poll(timeout_seconds))
+
+    def _wait(self, timeout_seconds: float) -> list[str]:
+        """Wait for a message or the end of a holder; those that ended."""
+        if self._epoll is None:
             select.select([self._socket], [], [], timeout_seconds)
+            return []
+        ready = [self._holder_of.get(found) for found, _ in self._epoll.poll(timeout_seconds)]
+        return [holder for holder in ready if holder is not None]
+
+    def _read_all(self) -> list[str]:
         messages: list[str] = []
         while True:
             try:
                 messages.append(self._socket.recv(_MAX_MESSAGE).decode())
             except BlockingIOError:
-                return messages, len(messages) >= _MAYBE_FULL, ended
+                return messages
 
     def watch(self, holders: Iterable[str]) -> list[str]:
         """Be woken when one of these ends; those that are gone already are the answer."""
@@ -312,7 +332,8 @@ class Presence:
             if process is not None:
                 os.close(process)
         self._watched, self._holder_of = {}, {}
-        if self._epoll is not None:
-            self._epoll.close()
+        for epoll in (self._epoll, self._ear):
+            if epoll is not None:
+                epoll.close()
         self._socket.close()
         os.close(self.lock)

@@ -87,7 +87,7 @@ class MemoryStore:
             self._refuse_reentry()
         with self._lock:
             try:
-                if ticket.parent is None and self._go_straight_in(ticket):
+                if not ticket.parents and self._go_straight_in(ticket):
                     answer: Answer = Granted(ticket.id, ticket.token)
                 else:
                     answer = self._stand_in_line(ticket, wait=wait)
@@ -193,6 +193,9 @@ class MemoryStore:
             self._admission.withdraw(ticket)
         return ticket.verdict
 
+    def is_lost(self, ticket: Ticket) -> bool:
+        return ticket.id in self._revoked
+
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self.ticket(ticket_id) or self._revoked.get(ticket_id)
 
@@ -283,6 +286,9 @@ class MemoryStore:
     def listen(self, timeout_seconds: float) -> None:
         raise NotImplementedError("nobody outside this process decides about its tickets")
 
+    def doze(self, timeout_seconds: float) -> bool:
+        raise NotImplementedError("nobody outside this process decides about its tickets")
+
     def interrupt(self) -> None:
         """Nobody listens."""
 
@@ -323,7 +329,7 @@ class MemoryStore:
     def park(self, ticket: Ticket) -> None:
         assert ticket.at is not None
         self._waiting[ticket.id] = ticket
-        if ticket.parent is not None:
+        if ticket.parents:
             self._parked_children[ticket.id] = ticket
         line = self._lines.setdefault(ticket.at, [])
         if len(line) > 2 * self._states[ticket.at].waiting + 64:

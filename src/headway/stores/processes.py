@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
 MAX_COMMAND_LENGTH = 200
+# SQLite opens so many at once, and does not say why it could not.
+_FILES_AT_ONCE = 4
 
 
 def pid_namespace() -> int:
@@ -14,6 +17,31 @@ def pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+def lack_of_files(error: Exception | None = None) -> str:
+    """What to say if no more files can be opened, by this error or by trial; else nothing."""
+    if error is None:
+        error = _try_to_open(_FILES_AT_ONCE)
+    codes = (errno.EMFILE, errno.ENFILE)
+    # A failed import keeps only the words.
+    if getattr(error, "errno", 0) not in codes and os.strerror(errno.EMFILE) not in str(error):
+        return ""
+    limit = os.sysconf("SC_OPEN_MAX")  # what loads nothing: that would need a file
+    return f"too many files are open: the limit is {limit}; raise it with ulimit -n"
+
+
+def _try_to_open(count: int) -> OSError | None:
+    opened: list[int] = []
+    try:
+        for _ in range(count):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401
+    except OSError as error:
+        return error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return None
 
 
 def own_command() -> str:

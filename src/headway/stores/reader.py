@@ -177,6 +177,10 @@ class Reader:
 
         return self._read(read)
 
+    def has_lease(self, ticket_id: str) -> bool:
+        query = "select 1 from leases where id = ?"
+        return self._read(lambda look: bool(look(query, (ticket_id,))))
+
     def in_front_of(self, holder: str) -> list[str]:
         """Whose end the holder has to notice, for all its waiting tickets."""
 

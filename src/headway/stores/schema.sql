@@ -29,6 +29,7 @@ create table leases (
     weight integer not null,
     task text,
     priority integer not null,
+    -- The leases whose slots it may borrow, the nearest first, with blanks between.
     parent text,
     within text not null,
     arrival integer not null,

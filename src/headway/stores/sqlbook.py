@@ -300,7 +300,7 @@ class SqlBook:
         if known is not None:
             return known
         ticket = make(row)
-        if ticket.parent is not None:
+        if ticket.parents:
             ticket.borrowed = dict(
                 self._execute("select key, lender from loans where borrower = ?", (ticket.id,))
             )
@@ -347,7 +347,7 @@ def _row(ticket: Ticket) -> tuple[object, ...]:
         ticket.weight,
         ticket.task,
         ticket.priority,
-        ticket.parent,
+        " ".join(ticket.parents) or None,
         "\n".join(ticket.within),
         ticket.arrival,
         ticket.since,
@@ -378,7 +378,7 @@ def _ticket_from(row: tuple[str, ...]) -> Ticket:
         weight=int(row[2]),
         task=row[3],
         priority=int(row[4]),
-        parent=row[5],
+        parents=tuple(row[5].split(" ")) if row[5] else (),
         within=tuple(row[6].split("\n")) if row[6] else (),
     )
     ticket.arrival, ticket.since = int(row[7]), float(row[8])

@@ -7,6 +7,7 @@ with a datagram after the commit.
 
 from __future__ import annotations
 
+import _thread
 import time
 
 from headway import clocks
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _REST_SECONDS = 1.0
+_TAKEN_FOR_DEAD = "its process has lost its lock file and was taken for dead"
 
 
 class SqliteStore:
@@ -52,6 +54,8 @@ class SqliteStore:
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._own: dict[str, Ticket] = {}
+        # Re-entrant: a lease may be looked at by a signal handler in the middle of it.
+        self._deciding = _thread.RLock()
         self._count = 0
         patience = settings.store_timeout_seconds
         self._home = Home(settings.home, timeout_seconds=patience)
@@ -104,7 +108,7 @@ class SqliteStore:
         if not self._home.presence.is_busy:
             self._home.presence.get_busy()
         self._settling.check(connection)
-        if ticket.parent is None:
+        if not ticket.parents:
             answer = self._shortcuts.come(ticket, wait=wait)
             if answer is not None:
                 return answer
@@ -155,7 +159,7 @@ class SqliteStore:
         return was_lease
 
     def _release(self, connection: Connection, ticket: Ticket, held_seconds: float) -> bool:
-        was_lease = ticket.parent is None and self._shortcuts.go(ticket, held_seconds)
+        was_lease = not ticket.parents and self._shortcuts.go(ticket, held_seconds)
         if not was_lease:
             was_lease = self._ledger.transact(
                 connection, lambda book: self._leave(book, ticket, held_seconds)
@@ -198,6 +202,23 @@ class SqliteStore:
             return Granted(ticket.id, ticket.token)
         self._ledger.admission(book).withdraw(found)
         return None
+
+    def is_lost(self, ticket: Ticket) -> bool:
+        if not self._reader.has_lease(ticket.id):
+            verdict = self._operate(self._find_verdict, ticket)
+            if verdict is not None:
+                self.decided(verdict)
+        return isinstance(ticket.verdict, Revoked)
+
+    def _find_verdict(self, connection: Connection, ticket: Ticket) -> Decision | None:
+        """Inside, where the database is the newest, with everything in it that we hold."""
+
+        def work(book: SqlBook) -> Decision | None:
+            if ticket.id not in self._own or book.lease(ticket.id) is not None:
+                return None
+            return book.take_verdict(ticket.id) or Revoked(ticket.id, _TAKEN_FOR_DEAD)
+
+        return self._ledger.transact(connection, work)
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self._own.get(ticket_id)
@@ -275,6 +296,9 @@ class SqliteStore:
     def listen(self, timeout_seconds: float) -> None:
         self._wakeups.listen(timeout_seconds)
 
+    def doze(self, timeout_seconds: float) -> bool:
+        return self._home.presence.doze(timeout_seconds)
+
     def interrupt(self) -> None:
         self._wakeups.interrupt()
 
@@ -293,13 +317,19 @@ class SqliteStore:
             # In this order: at no moment may it look like one that neither waits nor holds.
             ticket.token, ticket.since = decision.token, time.time()
             ticket.at = None
-        else:
-            if isinstance(decision, Revoked) and ticket.at is not None:
-                # Granted and taken back before we heard of it: who waits must hear both.
-                ticket.at = None
-                self.news.append(Granted(ticket.id, ticket.token))
-            ticket.verdict = decision
-        self.news.append(decision)
+            self.news.append(decision)
+            return
+        with self._deciding:  # who asks for it may read it at the same time as who is told
+            if ticket.verdict is None:
+                self._ended(ticket, decision)
+
+    def _ended(self, ticket: Ticket, verdict: Decision) -> None:
+        if isinstance(verdict, Revoked) and ticket.at is not None:
+            # Granted and taken back before we heard of it: who waits must hear both.
+            ticket.at = None
+            self.news.append(Granted(ticket.id, ticket.token))
+        ticket.verdict = verdict
+        self.news.append(verdict)
 
     def reclaim(self, holders: Iterable[str]) -> None:
         """Give back what holders left that are gone, if they are."""
@@ -333,6 +363,7 @@ class SqliteStore:
     def forget_after_fork(self) -> None:
         self.news.clear()
         self._own.clear()
+        self._deciding = _thread.RLock()
         self._reader.forget_after_fork()
         self._home.forget_after_fork()
         self._wakeups.forget_after_fork()
