@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "config.toml"
 _MAX_DIGITS = 18
+_MOST = 10**12
 # So many of the leases that a process runs under are known to it and told to its children.
 MAX_INHERITED = 32
 
@@ -98,14 +99,12 @@ def _positive_duration(value: object, name: str) -> float:
 
 
 def _count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} must be a whole number from 1 on, got {value!r}")
-    return value
+    return _whole(value, name, least=1)
 
 
-def _whole(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"{name} must be a whole number from 0 on, got {value!r}")
+def _whole(value: object, name: str, *, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise ConfigError(f"{name} must be a whole number from {least} to {_MOST}, got {value!r}")
     return value
 
 
@@ -143,10 +142,11 @@ def _texts(value: object, name: str) -> tuple[str, ...]:
 
 
 def _urls(value: object, name: str) -> tuple[str, ...]:
-    urls = _texts(value, name)
-    if not all("://" in url for url in urls):  # not shown: people mistype secrets as well
+    listed = value.split() if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(u, str) and "://" in u for u in listed):
+        # Not shown: people mistype secrets as well.
         raise ConfigError(f'{name} must be a list of URLs such as "ntfy://my-topic"')
-    return urls
+    return tuple(listed)
 
 
 def _events(value: object, name: str) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _events(value: object, name: str) -> tuple[str, ...]:
 
 def _command(value: object, name: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a command for the shell, got {value!r}")
+        raise ConfigError(f"{name} must be a command for the shell, as one text")
     return value
 
 
@@ -401,11 +401,16 @@ def _flat(document: dict[str, object], path: str, problems: list[str]) -> dict[s
         entries = table.items() if isinstance(table, dict) else [("", table)]
         flat |= {f"{section}.{name}".rstrip("."): value for name, value in entries}
     problems += [
-        f"{path}: {name} = {value!r} is not a setting{_near(name)}"
+        f"{path}: {name} = {_unless_secret(value)} is not a setting{_near(name)}"
         for name, value in flat.items()
         if name not in SETTINGS
     ]
     return flat
+
+
+def _unless_secret(value: object) -> str:
+    """The value for people; an address may have a secret in it."""
+    return "..." if "://" in repr(value) else repr(value)
 
 
 def _near(name: str) -> str:

@@ -6,6 +6,9 @@ from headway.errors import ConfigError
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "B": 1}
 _LARGEST = 10**15
+_KILO = 1000
+# More digits than any size has that is good.
+_LONGEST = 30
 
 
 def size(value: object, *, name: str) -> int:
@@ -22,8 +25,10 @@ def size(value: object, *, name: str) -> int:
 def shown(number: int) -> str:
     """A size in the largest unit that leaves it short: ``10MB``, ``1.5GB``."""
     for unit in ("TB", "GB", "MB", "KB"):
-        if number >= _UNITS[unit]:
-            return f"{number / _UNITS[unit]:.3g}{unit}"
+        # Three digits: from half of the last one on it is one of the next unit.
+        if number >= 0.9995 * _UNITS[unit] and number >= _KILO:
+            text = f"{number / _UNITS[unit]:.3g}"
+            return f"{float(text):g}{unit}"
     return f"{number}B"
 
 
@@ -36,6 +41,8 @@ def _parse(value: object) -> int | None:
         return None
     unit = next((unit for unit in _UNITS if value.endswith(unit)), None)
     number = value.removesuffix(unit).strip() if unit else ""
-    if not number or not number.replace(".", "", 1).isdecimal() or not number.isascii():
+    if not number.replace(".", "", 1).isdecimal() or not number.isascii():
+        return None
+    if len(number) > _LONGEST:
         return None
     return int(float(number) * _UNITS[unit]) if unit else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WHEN_FULL = ("queue", "wait", "reject")
 _MAX_RETRIES = 1000
+_MAX_DIGITS = 18
 _KEY_HELP = "What it counts on [agent/PROGRAM]; give it again for more."
 OPTIONS = (
     Option("--on", "KEY", _KEY_HELP, is_repeated=True),
@@ -98,7 +99,8 @@ def _when_full(given: Given, text: str) -> str:
 
 
 def _job(given: Given, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    if not (is_number and int(text)):
         raise given.wrong(f"--after takes the id of a job, got {text!r}")
     return int(text)
 
@@ -107,7 +109,8 @@ def _size(given: Given) -> int | str | None:
     text = given.text("max_output")
     if text is None or text == "off":
         return text
-    value: int | str = int(text) if text.isdecimal() else text
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    value: int | str = int(text) if is_number else text
     return given.check(text, lambda _: sizes.size(value, name="--max-output"))
 
 

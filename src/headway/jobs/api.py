@@ -205,9 +205,9 @@ class Jobs:
                 if number and follower is None:
                     follower = log.Follower(log.path_of(self.home, job, number))
                 if follower is not None:
-                    total = self._look().attempt_is_over(job, number)
-                    yield from follower.new() if total is None else follower.rest(total)
-                    if total is not None:
+                    is_over = self._look().attempt_is_over(job, number) is not None
+                    yield from follower.rest() if is_over else follower.new()
+                    if is_over:
                         follower.close()
                         follower = None
                         number = number + 1 if found.attempts > number else 0

@@ -10,9 +10,10 @@ import os
 import time
 
 from headway import clocks
+from headway.errors import ConfigError
 from headway.jobs import rows
 from headway.jobs.database import JobsDatabase
-from headway.jobs.intake import Intake
+from headway.jobs.intake import Intake, refuse_if_over
 from headway.jobs.rows import Beginning, Kept, Wish
 from headway.jobs.states import (
     CANCELLED,
@@ -223,6 +224,7 @@ class Board:
         def work(connection: sqlite3.Connection) -> str | None:
             if rows.state_of(connection, job) not in FINISHED:
                 return None
+            _refuse_beside_namesake(connection, job)
             connection.execute(
                 "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
                 " ended_at = null, exit_code = null, end_reason = null,"
@@ -236,9 +238,12 @@ class Board:
                     "update jobs set revision = ?, state = 'held' where id = ?",
                     (rows.next_revision(connection), job),
                 )
-                return HELD
-            self._queue(connection, job)
-            return QUEUED
+                state = HELD
+            else:
+                self._queue(connection, job)
+                state = QUEUED
+            refuse_if_over(connection, 1, self.settings.max_jobs)
+            return state
 
         return self.database.change(work)
 
@@ -249,6 +254,7 @@ class Board:
             " rank = ? - priority * ? where id = ?",
             (rows.next_revision(connection), arrival, arrival, self.boost, job),
         )
+        rows.note_arrival(connection, arrival)
         self.tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
@@ -261,6 +267,10 @@ class Board:
                 "select min(rank) from jobs where state = 'queued'"
             ).fetchone()
             rank = min(least, least if before is None else before) - 1
+            (arrival,) = connection.execute(
+                "select arrival from jobs where id = ?", (job,)
+            ).fetchone()
+            rows.note_arrival(connection, arrival)
             connection.execute(
                 "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
                 (rows.next_revision(connection), rank, rank, self.boost, job),
@@ -325,6 +335,7 @@ class Board:
 
         def work(connection: sqlite3.Connection) -> Pruned:
             pruned = Pruned(connection.execute(query, values).fetchall())
+            rows.note_revision(connection)
             for job, _, _ in pruned.rows:
                 connection.execute("delete from attempts where job = ?", (job,))
                 connection.execute("delete from news where job = ?", (job,))
@@ -407,26 +418,44 @@ class Board:
         event: str = "",
     ) -> str:
         """A job's one end, and what follows from it for those that come after it."""
+        self._end_alone(connection, job, state, exit_code, reason, event=event or state)
+        ended = [(job, state)]
+        while ended:
+            before, how = ended.pop(0)
+            followers = connection.execute(
+                "select job from dependencies join jobs on jobs.id = dependencies.job"
+                " where after = ? and state in ('held', 'queued')",
+                (before,),
+            ).fetchall()
+            connection.execute("delete from dependencies where after = ?", (before,))
+            for (follower,) in followers:
+                if how == SUCCEEDED:
+                    connection.execute(
+                        "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
+                        (rows.next_revision(connection), follower),
+                    )
+                else:
+                    why = rows.no_longer(before, how)
+                    self._end_alone(connection, follower, CANCELLED, None, why, event=CANCELLED)
+                    ended.append((follower, CANCELLED))
+        return state
+
+    def _end_alone(
+        self,
+        connection: sqlite3.Connection,
+        job: int,
+        state: str,
+        exit_code: int | None,
+        reason: str | None,
+        *,
+        event: str,
+    ) -> None:
         connection.execute(
             "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
             f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self.tell(connection, job, event or state)
-        followers = connection.execute(
-            "select job from dependencies where after = ?", (job,)
-        ).fetchall()
-        if followers:
-            connection.execute("delete from dependencies where after = ?", (job,))
-        for (follower,) in followers:
-            if state == SUCCEEDED:
-                connection.execute(
-                    "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
-                    (rows.next_revision(connection), follower),
-                )
-            elif rows.state_of(connection, follower) in (HELD, QUEUED):
-                self.end_job(connection, follower, CANCELLED, reason=rows.no_longer(job, state))
-        return state
+        self.tell(connection, job, event)
 
     def tell(self, connection: sqlite3.Connection, job: int, event: str, details: str = "") -> None:
         """Note for the worker what people are to be told, if anybody wants to be."""
@@ -470,6 +499,19 @@ class Pruned:
         for job, attempts, _ in self.rows:
             for number in range(1, attempts + 1):
                 log.remove(log.path_of(home, job, number))
+
+
+def _refuse_beside_namesake(connection: sqlite3.Connection, job: int) -> None:
+    found = connection.execute(
+        "select other.id, other.dedupe from jobs join jobs as other using (dedupe)"
+        f" where jobs.id = ? and other.state in ({_UNFINISHED})",
+        (job,),
+    ).fetchone()
+    if found:
+        raise ConfigError(
+            f"job {job} cannot be queued again while job {found[0]} has not ended:"
+            f" both have the name {found[1]!r} for --dedupe"
+        )
 
 
 def _fact(connection: sqlite3.Connection, name: str) -> str:

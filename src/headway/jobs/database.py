@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 import time
+from _weakref import ref
 
 from headway import clocks
 from headway.errors import HeadwayError, StoreUnavailable
@@ -24,6 +25,7 @@ _APPLICATION_ID = 0x48444A42  # "HDJB"
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 # A log that is written again from its start is synced far faster than one that grows.
 _LOG_PAGES = 100
+_REST_SECONDS = 1.0
 
 
 class JobsDatabase:
@@ -86,10 +88,23 @@ class JobsDatabase:
             return
         if self._connection is not None:  # a parent's: SQLite must not touch it here
             _abandoned.append(self._connection)
+        if self._guard is not None:
+            self._guard.forget()
         self._connection, self._pid, self._lock = None, os.getpid(), _thread.RLock()
         os.makedirs(self._home, mode=0o700, exist_ok=True)
         path = os.path.join(self._home, "jobs.lock")
         self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
+        if not any(known() is self for known in _in_use):
+            _in_use[:] = [known for known in _in_use if known() is not None]
+            _in_use.append(ref(self))
+
+    def come_to_rest(self) -> bool:
+        """Before a fork: let no other thread be inside; false if that takes long."""
+        return self._lock.acquire(True, _REST_SECONDS)
+
+    def go_on(self) -> None:
+        """After it, in the parent."""
+        self._lock.release()
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None and self._identity == _identity(self.path):
@@ -143,6 +158,30 @@ class JobsDatabase:
             )
         return meaning
 
+
+# SQLite keeps for the whole process who is inside a database. A child that was forked
+# meanwhile would believe for ever that its parent's thread is.
+_in_use: list[ref[JobsDatabase]] = []
+_at_rest: list[JobsDatabase] = []
+
+
+def _before_fork() -> None:
+    for known in _in_use:
+        database = known()
+        if database is not None and database.come_to_rest():
+            _at_rest.append(database)
+
+
+def _after_fork_in_parent() -> None:
+    while _at_rest:
+        _at_rest.pop().go_on()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_at_rest.clear,
+)
 
 # Connections of a parent process, or to a file that is gone: closing them would do harm.
 _abandoned: list[sqlite3.Connection] = []
@@ -207,20 +246,24 @@ def _is_of_this_boot(connection: sqlite3.Connection) -> bool:
 
 
 def _rebase_after_boot(connection: sqlite3.Connection) -> None:
-    """After a restart of the machine its clock began anew: keep order and age of the jobs."""
+    """After a restart of the machine its clock began anew: keep order and age of the jobs.
+
+    All are moved by the same time, so that nobody overtakes anybody.
+    """
     if _is_of_this_boot(connection):  # somebody else was faster
         return
-    now, last = clocks.boot_microseconds(), None
-    unfinished = connection.execute(
-        "select id, submitted_at, arrival - rank, expire_at from jobs"
-        " where state in ('held', 'queued', 'running') order by arrival, id"
-    ).fetchall()
-    for job, submitted_at, head_start, expire_at in unfinished:
-        arrival = now - int(max(0.0, time.time() - submitted_at) * 1e6)
-        last = arrival if last is None else max(arrival, last + 1)
-        due = None if expire_at is None else now + int((expire_at - time.time()) * 1e6)
+    now, began = clocks.boot_microseconds(), time.time() - clocks.boot_seconds()
+    found = connection.execute("select value from facts where name = 'began'").fetchone()
+    (newest,) = connection.execute("select max(arrival) from jobs").fetchone()
+    if found is not None and newest is not None:
+        # Somebody may have set the time of day: nobody arrives in the future.
+        shift = min(int((found[0] - began) * 1e6), now - newest)
+        connection.execute("update jobs set arrival = arrival + ?, rank = rank + ?", (shift,) * 2)
+        connection.execute("update facts set value = value + ? where name = 'arrival'", (shift,))
         connection.execute(
-            "update jobs set arrival = ?, rank = ?, due = ? where id = ?",
-            (last, last - head_start, due, job),
+            "update jobs set due = ? + cast((expire_at - ?) * 1e6 as integer)"
+            " where due is not null",
+            (now, time.time()),
         )
+    connection.execute("insert or replace into facts values ('began', ?)", (began,))
     connection.execute("insert or replace into facts values ('boot', ?)", (clocks.boot_name(),))

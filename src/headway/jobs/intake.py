@@ -40,27 +40,11 @@ class Intake:
 
     def keep_all(self, connection: sqlite3.Connection) -> list[Kept]:
         """Inside a transaction: keep them, all or none."""
-        self._refuse_if_full(connection)
         self._revision = rows.next_revision(connection)
         self._arrival = rows.next_arrival(connection)
-        return [self._keep(connection, order, options) for order, options in self._orders]
-
-    def _refuse_if_full(self, connection: sqlite3.Connection) -> None:
-        most = self._settings.max_jobs
-        oldest, newest = [], rows.newest(connection)
-        for state in _WAITING:
-            (first,) = connection.execute(
-                "select min(id) from jobs where state = ?", (state,)
-            ).fetchone()
-            oldest += [] if first is None else [first]
-        # Counting takes time that grows with the queue; mostly the ids tell enough.
-        if not oldest or newest - min(oldest) + 1 + len(self._orders) <= most:
-            return
-        (waiting,) = connection.execute(
-            "select count(*) from jobs where state in (?, ?)", _WAITING
-        ).fetchone()
-        if waiting + len(self._orders) > most:
-            raise QueueFull(waiting, most)
+        kept = [self._keep(connection, order, options) for order, options in self._orders]
+        refuse_if_over(connection, sum(job.is_new for job in kept), self._settings.max_jobs)
+        return kept
 
     def _keep(self, connection: sqlite3.Connection, order: Order, options: str) -> Kept:
         if order.dedupe is not None:
@@ -108,7 +92,7 @@ class Intake:
             order.priority,
             order.task,
             os.fsencode("\0".join(order.command)),
-            os.fsencode(order.directory or around.directory),
+            os.fsencode(around.directory_for(order)),
             around.umask if order.umask is None else order.umask,
             self._environment(connection, order),
             options,
@@ -126,3 +110,23 @@ class Intake:
         if known is None:
             known = self._environments[environ] = rows.environment(connection, environ)
         return known
+
+
+def refuse_if_over(connection: sqlite3.Connection, more: int, most: int) -> None:
+    """Raise if the jobs that were just added make too many; then they are not kept."""
+    if not more:
+        return
+    oldest = []
+    for state in _WAITING:
+        (first,) = connection.execute(
+            "select min(id) from jobs where state = ?", (state,)
+        ).fetchone()
+        oldest += [] if first is None else [first]
+    # Counting takes time that grows with the queue; mostly the ids tell enough.
+    if not oldest or rows.newest(connection) - min(oldest) + 1 <= most:
+        return
+    (waiting,) = connection.execute(
+        "select count(*) from jobs where state in (?, ?)", _WAITING
+    ).fetchone()
+    if waiting > most:
+        raise QueueFull(waiting - more, most)

@@ -34,7 +34,10 @@ class LogWriter:
         self.trouble: str | None = None
         self._tail: list[str] = []
         self._file: FileIO | None = None
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        except OSError as error:
+            self.trouble = error.strerror
         self._open(_piece(path, 0))
 
     def write(self, output: bytes) -> None:
@@ -106,17 +109,35 @@ def join(path: str) -> None:
 
 def read(path: str) -> Iterator[bytes]:
     """The output that was kept, in order, with a mark where something was cut."""
-    if os.path.exists(path):
-        yield from _parts(path)
-        return
-    place = 0
-    for start, piece in _pieces(path):
-        if start > place:
-            yield _cut(start - place)
-        place = start
-        for part in _parts(piece):
-            place += len(part)
-            yield part
+    opened = None
+    while opened is None:
+        opened = _opened(path)
+    try:
+        place = 0
+        for start, piece in opened:
+            if start > place:
+                yield _cut(start - place)
+            place = start
+            while part := piece.read(_READ_BYTES):
+                place += len(part)
+                yield part
+    finally:
+        for _, piece in opened:
+            piece.close()
+
+
+def _opened(path: str) -> list[tuple[int, FileIO]] | None:
+    """All there is, opened; nothing if one was pushed out or joined with the others meanwhile."""
+    pieces = [(0, path)] if os.path.exists(path) else _pieces(path)
+    opened: list[tuple[int, FileIO]] = []
+    for start, piece in pieces:
+        try:
+            opened.append((start, open(piece, "rb", 0)))  # noqa: SIM115 - closed by the reader
+        except FileNotFoundError:
+            for _, file in opened:
+                file.close()
+            return None
+    return opened
 
 
 class Follower:
@@ -125,20 +146,19 @@ class Follower:
     def __init__(self, path: str) -> None:
         self._path = path
         self._place = 0
+        # The piece that it reads, where that starts, and how long the first one was.
         self._piece: FileIO | None = None
+        self._start = -1
+        self._head: int | None = None
 
     def new(self) -> Iterator[bytes]:
         """What came since the last time."""
         while True:
-            if self._piece is not None:
-                while part := self._piece.read(_READ_BYTES):
-                    self._place += len(part)
-                    yield part
-            following = [
-                (start, piece) for start, piece in _pieces(self._path) if start >= self._place
-            ]
-            if self._piece is not None:
-                following = [(start, piece) for start, piece in following if start > 0]
+            # Looked up before the rest is read: what another piece follows does not grow.
+            following = [found for found in _pieces(self._path) if found[0] > self._start]
+            while self._piece is not None and (part := self._piece.read(_READ_BYTES)):
+                self._place += len(part)
+                yield part
             if not following:
                 return
             yield from self._go_on_with(*following[0])
@@ -149,20 +169,32 @@ class Follower:
         except FileNotFoundError:  # pushed out, or joined with the others meanwhile
             return
         self.close()
-        self._piece = opened
+        if self._start == 0:
+            self._head = self._place
+        self._piece, self._start = opened, start
         if start > self._place:
             yield _cut(start - self._place)
             self._place = start
 
-    def rest(self, total: int) -> Iterator[bytes]:
-        """What is left when the attempt is over and has written so much in all."""
+    def rest(self) -> Iterator[bytes]:
+        """What is left when the attempt is over."""
         yield from self.new()
-        missing = total - self._place
-        if missing <= 0:
+        try:
+            log = open(self._path, "rb")  # noqa: SIM115
+        except FileNotFoundError:  # the pieces could not be joined, and are read
             return
-        with open(self._path, "rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(min(self._place, size), size - missing))
+        with log:
+            place = self._place
+            if self._head is not None:
+                log.seek(self._head)
+                cut = _cut_in(log.read(_MARK_BYTES))
+                tail = self._head + cut
+                if place < tail:
+                    yield _cut(tail - place)
+                    place = tail
+                # Where that stands in the file, which has a mark in place of what was cut.
+                place += len(_cut(cut)) - cut if cut else 0
+            log.seek(place)
             while part := log.read(_READ_BYTES):
                 yield part
 
@@ -177,21 +209,13 @@ def remove(path: str) -> None:
     """Delete the output of an attempt."""
     for _, piece in _pieces(path):
         _unlink(piece)
+    _unlink(f"{path}.new")
     _unlink(path)
 
 
 def _create(path: str) -> FileIO:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     return open(descriptor, "wb", 0)
-
-
-def _parts(path: str) -> Iterator[bytes]:
-    try:
-        with open(path, "rb") as source:
-            while part := source.read(_READ_BYTES):
-                yield part
-    except FileNotFoundError:
-        return
 
 
 def _piece(path: str, start: int) -> str:
@@ -202,18 +226,29 @@ def _pieces(path: str) -> list[tuple[int, str]]:
     directory, name = os.path.split(path)
     try:
         names = os.listdir(directory)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     starts = [other.removeprefix(f"{name}.") for other in names if other.startswith(f"{name}.")]
     return sorted((int(start), _piece(path, int(start))) for start in starts if start.isdecimal())
 
 
+_BEFORE_NUMBER, _AFTER_NUMBER = b"\n[headway: ", b" bytes were cut here]\n"
+_MARK_BYTES = 80
+
+
 def _cut(count: int) -> bytes:
-    return f"\n[headway: {count} bytes were cut here]\n".encode()
+    return b"%b%d%b" % (_BEFORE_NUMBER, count, _AFTER_NUMBER)
+
+
+def _cut_in(text: bytes) -> int:
+    """How much was cut, if the text begins with a mark that says so."""
+    number, mark, _ = text.removeprefix(_BEFORE_NUMBER).partition(_AFTER_NUMBER)
+    is_mark = mark and number.isdigit() and text.startswith(_BEFORE_NUMBER)
+    return int(number) if is_mark else 0
 
 
 def _unlink(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass

@@ -12,9 +12,11 @@ from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypedDict
+    from typing import Any, TypedDict, TypeVar
 
     from headway.config import Settings
+
+    T = TypeVar("T")
 
     class Options(TypedDict, total=False):
         """What can be said about a job besides its command; see ``Order``."""
@@ -95,21 +97,22 @@ class Order:
         umask: int | None = None,
     ) -> None:
         self.command = _words(command)
-        self.keys = (keys,) if isinstance(keys, str) else tuple(keys) or (_agent(self.command[0]),)
+        named = (keys,) if isinstance(keys, str) else _listed("keys", keys)
+        self.keys = named or (_agent(self.command[0]),)
         self.path = _path(self.keys)
         self.task = None if task is None else check_task(task)
         self.priority = _whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
         self.weight = _whole("weight", weight, 1, MAX_WEIGHT)
         self.expire_seconds = _expiry(expire)
-        self.hold = hold
-        self.after = tuple(_whole("after", job, 1, 2**62) for job in after)
+        self.hold = _yes_or_no("hold", hold)
+        self.after = tuple(_whole("after", job, 1, 2**62) for job in _listed("after", after))
         self.retries = None if retries is None else _whole("retries", retries, 0, _MAX_RETRIES)
         self.dedupe = None if dedupe is None else _name("dedupe", dedupe)
         self.notify = tuple(_url(url) for url in ([notify] if isinstance(notify, str) else notify))
         self.notify_on = None if notify_on is None else _events(notify_on)
         self.watch = _watch(max_runtime, idle_warn, idle_kill, max_output)
-        self.directory = None if directory is None else os.path.abspath(directory)
-        self.environ = None if environ is None else packed(environ)
+        self.directory = None if directory is None else os.path.abspath(_directory(directory))
+        self.environ = None if environ is None else packed(_variables(environ))
         self.umask = None if umask is None else _whole("umask", umask, 0, 0o777)
 
     def options(self, settings: Settings) -> dict[str, object]:
@@ -132,14 +135,56 @@ class Order:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    if isinstance(command, str) or not all(isinstance(word, str) for word in command):
+    words = list(command) if _is_list(command) else []
+    if not _is_list(command) or not all(isinstance(word, str) for word in words):
         raise ConfigError(f'a command is a list of words: ["ls", "-l"], got {command!r}')
-    words = list(command)
     if not words or not words[0]:
         raise ConfigError("a command needs at least the name of a program")
-    if any("\0" in word for word in words):
-        raise ConfigError("a command cannot contain zero bytes")
+    for word in words:
+        if not _can_be_passed_on(word):
+            raise ConfigError(f"a command cannot contain zero bytes or broken text, got {word!r}")
     return words
+
+
+def _listed(name: str, value: Sequence[T]) -> tuple[T, ...]:
+    if not _is_list(value):
+        raise ConfigError(f"{name} must be a list, got {value!r}")
+    return tuple(value)
+
+
+def _is_list(value: object) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+
+
+def _yes_or_no(name: str, value: object) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise ConfigError(f"{name} must be True or False, or None for what the settings say: {value!r}")
+
+
+def _directory(value: object) -> str:
+    if not isinstance(value, str) or not value or not _can_be_passed_on(value):
+        raise ConfigError(f"directory must be the path of one, got {value!r}")
+    return value
+
+
+def _variables(environ: Mapping[Any, Any]) -> Mapping[str, str]:
+    """Those of an environment, if they are; what they contain is nobody's business."""
+    if not hasattr(environ, "items"):
+        raise ConfigError('environ must be a mapping of names to texts: {"LANG": "C"}')
+    for name, value in environ.items():
+        is_name = isinstance(name, str) and name and "=" not in name and _can_be_passed_on(name)
+        if not is_name or not isinstance(value, str) or not _can_be_passed_on(value):
+            raise ConfigError(f"environ: {name!r} is no variable that can be passed on as text")
+    return environ
+
+
+def _can_be_passed_on(text: str) -> bool:
+    """Whether the system takes this: it need not be readable, but has an end."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _agent(program: str) -> str:
@@ -162,13 +207,25 @@ def _expiry(expire: float | str | None) -> float | None:
     """Seconds, infinity for "never", or nothing for what the settings say."""
     if expire is None:
         return None
-    return float("inf") if expire == "never" else durations.seconds(expire, name="expire")
+    return float("inf") if expire == "never" else _length(expire, "expire")
+
+
+def _length(value: object, name: str) -> float:
+    seconds = durations.seconds(value, name=name)
+    if seconds <= 0:
+        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
+    return seconds
 
 
 def _name(what: str, value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > MAX_NAME_LENGTH:
-        raise ConfigError(f"{what} must be a name of at most {MAX_NAME_LENGTH} letters")
-    return value
+    if isinstance(value, str) and 0 < len(value) <= MAX_NAME_LENGTH:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return value
+    raise ConfigError(f"{what} must be a name of 1 to {MAX_NAME_LENGTH} letters, got {value!r}")
 
 
 def _url(url: object) -> str:
@@ -183,7 +240,7 @@ def _url(url: object) -> str:
 
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:
-    for event in events:
+    for event in _listed("notify_on", events):
         if event not in config.JOB_EVENTS:
             known = ", ".join(config.JOB_EVENTS)
             raise ConfigError(f"notify_on: {event!r} is no event; known are {known}")
@@ -202,7 +259,7 @@ def _watch(
     for name, given in named:
         if given is not None:
             off = given == "off"
-            watch[f"{name}_seconds"] = None if off else durations.seconds(given, name=name)
+            watch[f"{name}_seconds"] = None if off else _length(given, name)
     if max_output is not None:
         off = max_output == "off"
         watch["max_output_bytes"] = None if off else sizes.size(max_output, name="max_output")
@@ -215,8 +272,18 @@ class Surroundings:
     __slots__ = ("directory", "environ", "umask")
 
     def __init__(self) -> None:
-        self.directory, self.umask = os.getcwd(), _own_umask()
-        self.environ = _joined(os.environb)
+        try:
+            self.directory = os.getcwd()
+        except FileNotFoundError:
+            self.directory = ""
+        self.environ, self.umask = _joined(os.environb), _own_umask()
+
+    def directory_for(self, order: Order) -> str:
+        """Where a job is to run."""
+        directory = order.directory or self.directory
+        if not directory:
+            raise ConfigError("the current directory is gone; change to another, or name one")
+        return directory
 
 
 def packed(environ: Mapping[str, str]) -> bytes:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # SQLite has no idea how few of the jobs come before another.
 _IN_LINE = "from jobs indexed by jobs_in_line where state = 'queued' and unmet = 0"
-_AHEAD = f"select count(*) {_IN_LINE} and rank < ? and instr(path, ?) > 0"
-_LAST = 1 << 62
+_AHEAD = f"select count(*) {_IN_LINE} and rank <= ? and (rank < ? or id < ?) and instr(path, ?) > 0"
+_WEIGHT = f"select coalesce(sum(weight), 0) {_IN_LINE} and instr(path, ?) > 0"
 
 
 class Standing:
@@ -50,7 +50,7 @@ def standing(store: Store, board: Board, job: int) -> Standing | None:
         return _standing(
             store.survey(_keys(path)),
             weight,
-            lambda key: _jobs_ahead(connection, key, rank) + store.ahead(key, rank),
+            lambda key: _jobs_ahead(connection, key, rank, job) + store.ahead(key, rank),
         )
 
     return board.database.read(read)
@@ -60,7 +60,7 @@ def standings(store: Store, board: Board) -> dict[int, Standing]:
     """Where all jobs stand that wait for their slots, in one walk along the line."""
     ready = board.database.read(
         lambda connection: connection.execute(
-            f"select id, rank, path, weight {_IN_LINE} order by rank"
+            f"select id, rank, path, weight {_IN_LINE} order by rank, id"
         ).fetchall()
     )
     states = {state.key: state for state in store.survey(_all_keys(row[2] for row in ready))}
@@ -86,7 +86,7 @@ def is_full(
         if state.paused:
             return state
         if state.cap < UNCAPPED:
-            jobs = _jobs_ahead(connection, state.key, _LAST)
+            (jobs,) = connection.execute(_WEIGHT, (f"\n{state.key}\n",)).fetchone()
             if state.waiting or not state.admits(weight + jobs):
                 return state
     return None
@@ -120,8 +120,8 @@ class _Others:
         return bisect_left(self._ranks.get(key, []), rank)
 
 
-def _jobs_ahead(connection: sqlite3.Connection, key: str, rank: int) -> int:
-    return int(connection.execute(_AHEAD, (rank, f"\n{key}\n")).fetchone()[0])
+def _jobs_ahead(connection: sqlite3.Connection, key: str, rank: int, job: int) -> int:
+    return int(connection.execute(_AHEAD, (rank, rank, job, f"\n{key}\n")).fetchone()[0])
 
 
 def _keys(path: str) -> list[str]:

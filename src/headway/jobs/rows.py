@@ -98,9 +98,18 @@ class Beginning:
 
 
 def next_revision(connection: sqlite3.Connection) -> int:
-    """A number greater than that of every change before."""
-    (last,) = connection.execute("select max(revision) from jobs").fetchone()
-    return (last or 0) + 1
+    """A number greater than that of every change before, also of jobs that are forgotten."""
+    (last,) = connection.execute(
+        "select max(coalesce((select max(revision) from jobs), 0),"
+        " coalesce((select value from facts where name = 'revision'), 0))"
+    ).fetchone()
+    return int(last) + 1
+
+
+def note_revision(connection: sqlite3.Connection) -> None:
+    """Remember the last change, because its job may be forgotten."""
+    last = next_revision(connection) - 1
+    connection.execute("insert or replace into facts values ('revision', ?)", (last,))
 
 
 def newest(connection: sqlite3.Connection) -> int:
@@ -110,10 +119,21 @@ def newest(connection: sqlite3.Connection) -> int:
 
 
 def next_arrival(connection: sqlite3.Connection) -> int:
-    """The time, but later than that of the newest job."""
-    row = connection.execute("select arrival from jobs order by id desc limit 1").fetchone()
-    now = clocks.boot_microseconds()
-    return now if row is None else max(now, row[0] + 1)
+    """The time, but later than every arrival before: of the newest job, or as it was noted."""
+    rows = connection.execute(
+        "select * from (select arrival from jobs order by id desc limit 1)"
+        " union all select value from facts where name = 'arrival'"
+    ).fetchall()
+    return max([clocks.boot_microseconds(), *(int(arrival) + 1 for (arrival,) in rows)])
+
+
+def note_arrival(connection: sqlite3.Connection, arrival: int) -> None:
+    """Remember an arrival that the newest job does not have."""
+    connection.execute(
+        "insert into facts values ('arrival', ?)"
+        " on conflict (name) do update set value = max(value, excluded.value)",
+        (arrival,),
+    )
 
 
 def state_of(connection: sqlite3.Connection, job: int) -> str:

@@ -87,25 +87,21 @@ class Watchdog:
         limit = self._max_runtime
         if limit is None:
             return None
-        if running >= limit:
-            return self._bite("max_runtime", f"{limit:g} s")
         if running >= _WARN_AT * limit:
-            left = limit - running
+            left = max(0.0, limit - running)
             self._warn(
                 "max_runtime", f"max_runtime ({limit:g} s) ends this in {left:.0f} s", warnings
             )
-        return None
+        return self._bite("max_runtime", f"{limit:g} s") if running >= limit else None
 
     def _output(self, written: int, warnings: list[str]) -> Bite | None:
         limit = self._max_output
         if limit is None:
             return None
-        if written > limit:
-            return self._bite("max_output", sizes.shown(int(limit)))
         if written >= _WARN_AT * limit:
             shown = f"{sizes.shown(written)} of {sizes.shown(int(limit))}"
             self._warn("max_output", f"max_output will end this: {shown} are written", warnings)
-        return None
+        return self._bite("max_output", sizes.shown(int(limit))) if written > limit else None
 
     def _idleness(self, warnings: list[str]) -> Bite | None:
         """Idle is what neither writes nor computes: silence alone is no sign of trouble."""
@@ -121,7 +117,8 @@ class Watchdog:
         if self._cpu_seconds > before:
             self.heard()
             return None
-        if self._idle_kill is not None and quiet >= self._idle_kill:
+        # Not without a warning at an earlier look: if we were stopped, so was the command.
+        if self._idle_kill is not None and quiet >= self._idle_kill and "idle" in self._warned:
             return self._bite("idle_kill", f"{self._idle_kill:g} s")
         if self._idle_warn is not None and quiet >= self._idle_warn:
             then = (

@@ -1,0 +1,406 @@
+"""``jobs.db`` as a file: private, durable, and never thrown away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jobs.boards import (
+    begin,
+    column,
+    details,
+    keep,
+    line,
+    open_board,
+    order,
+    query,
+    run,
+    seen,
+)
+
+from headway.errors import StoreUnavailable
+from headway.jobs import database
+from headway.jobs.listing import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.jobs.board import Board
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_everything_is_the_owners_alone(home: Path) -> None:
+    """Environments are in there; whatever the umask, nobody else can read them."""
+    before = os.umask(0)
+    try:
+        board = open_board(home)
+        keep(board)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
+    finally:
+        os.umask(before)
+    board.database.close()
+
+    assert {"jobs.db", "jobs.db-wal", "jobs.db-shm", "jobs.lock"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_commit_is_on_disk_before_it_returns(board: Board) -> None:
+    """WAL alone would lose the last ones in a power cut."""
+    keep(board)
+
+    assert query(board, "pragma synchronous") == [(2,)]
+    assert query(board, "pragma journal_mode") == [("wal",)]
+
+
+def test_every_commit_is_synced(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the name of a file that was just made."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("this system does not tell what a descriptor is")
+    monkeypatch.setattr(os, "fsync", note)
+    keep(board)
+
+    assert synced == [os.path.dirname(board.database.path)]
+
+
+def test_looking_for_jobs_where_there_are_none_makes_nothing(home: Path) -> None:
+    """Nobody has ever kept a job here."""
+    board = open_board(home)
+
+    assert Listing(board).all() == []
+    assert Listing(board).counts() == {}
+    assert not board.database.exists()
+    assert not home.exists()
+
+
+def test_what_was_kept_is_there_for_who_comes_next(home: Path) -> None:
+    """Closing and opening it changes nothing."""
+    first = open_board(home)
+    job = keep(first, task="t")
+    run(first, job)
+    first.database.close()
+    first.database.close()
+
+    second = open_board(home)
+    assert seen(second, job).state == "succeeded"
+    second.database.close()
+    assert keep(second) == job + 1
+    second.database.close()
+
+
+def test_a_newer_format_is_refused(home: Path) -> None:
+    """By its number, and nothing is changed."""
+    board = open_board(home)
+    keep(board)
+    board.database.close()
+    other = sqlite3.connect(board.database.path)
+    other.execute("pragma user_version = 2")
+    other.close()
+    before = Path(board.database.path).read_bytes()
+
+    for call in (lambda: keep(board), lambda: seen(board, 1)):
+        with pytest.raises(StoreUnavailable, match=r"newer Headway.*format 2.*knows 1"):
+            call()
+
+    assert Path(board.database.path).read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["everything", "the start", "the middle"])
+def test_a_damaged_file_is_refused_and_nothing_is_thrown_away(home: Path, where: str) -> None:
+    """It holds the jobs: a person has to decide."""
+    board = open_board(home)
+    board.submit([order(task="x" * 500) for _ in range(100)])
+    board.database.close()
+    path = Path(board.database.path)
+    whole = path.read_bytes()
+    damaged = {
+        "everything": b"no database at all, but somebody's only copy of something" * 100,
+        "the start": b"\xff" * 100 + whole[100:],
+        "the middle": whole[:4096] + b"\xff" * (len(whole) - 4096),
+    }[where]
+    path.write_bytes(damaged)
+
+    calls: list[Callable[[], object]] = [lambda: keep(board), lambda: Listing(board).all()]
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match=r"damaged.*nothing was thrown away"):
+            call()
+
+    assert path.read_bytes() == damaged
+    board.database.close()
+    path.write_bytes(whole)
+    assert len(line(board)) == 100
+    board.database.close()
+
+
+def test_a_file_that_was_taken_away_is_made_anew(board: Board) -> None:
+    """Also while it is open; ids start over, because nobody knows the old ones."""
+    keep(board)
+    os.rename(board.database.path, f"{board.database.path}.aside")
+    for suffix in ("-wal", "-shm"):
+        os.unlink(board.database.path + suffix)
+
+    assert line(board) == []
+    assert keep(board) == 1
+    assert line(open_board(os.path.dirname(board.database.path))) == [1]
+
+
+def test_a_file_that_was_put_back_is_read(board: Board) -> None:
+    """A backup that was restored under our hands counts from then on."""
+    keep(board, task="in the backup")
+    board.database.close()
+    path = board.database.path
+    shutil.copyfile(path, f"{path}.backup")
+    keep(board, task="since then")
+    os.unlink(path)
+    for suffix in ("-wal", "-shm"):
+        os.unlink(path + suffix)
+    os.rename(f"{path}.backup", path)
+
+    assert [job.task for job in Listing(board).all()] == ["in the backup"]
+
+
+def test_an_error_inside_leaves_everything_as_it_was(board: Board) -> None:
+    """And the next one gets in."""
+    keep(board)
+
+    def fail(connection: Any) -> None:
+        connection.execute("delete from jobs")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        board.database.change(fail)
+
+    assert line(board) == [1]
+    assert keep(board) == 2
+
+
+def test_what_is_read_is_one_state_and_changes_nothing(board: Board, home: Path) -> None:
+    """Others may write meanwhile without being seen, and nobody waits."""
+    keep(board)
+    other = open_board(home)
+
+    def read(connection: Any) -> list[int]:
+        counts = []
+        for _ in range(2):
+            counts += connection.execute("select count(*) from jobs").fetchone()
+            keep(other)
+        return counts
+
+    assert board.database.read(read) == [1, 1]
+    assert line(board) == [1, 2, 3]
+    other.database.close()
+
+
+# -- several processes -----------------------------------------------------------------------
+
+
+def test_a_forked_child_submits_on_its_own(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although another thread of its parent was inside; the parent goes on as before."""
+    keep(board)
+    inside, forking = threading.Event(), threading.Event()
+    come_to_rest = board.database.come_to_rest
+
+    def stay(_: object) -> None:
+        inside.set()
+        assert forking.wait(60)
+
+    def note() -> bool:
+        forking.set()
+        return come_to_rest()
+
+    monkeypatch.setattr(board.database, "come_to_rest", note)
+    thread = threading.Thread(target=board.database.change, args=(stay,))
+    thread.start()
+    assert inside.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if keep(board, task="child") and len(line(board)) == 2 else 2
+        finally:
+            os._exit(code)
+    thread.join(60)
+    assert os.waitpid(pid, 0)[1] == 0
+
+    assert [job.task for job in Listing(board).all()] == [None, "child"]
+    keep(board)
+    assert query(board, "pragma integrity_check") == [("ok",)]
+
+
+def test_a_forked_child_keeps_nothing_of_its_parents_lock(home: Path) -> None:
+    """The parent is killed inside; the child lives on and has the board open itself."""
+    child, read, write = _killed_inside(home)
+    try:
+        other = open_board(home, HEADWAY_STORE_TIMEOUT="20s")
+        assert keep(other) == 2
+        other.database.close()
+    finally:
+        os.close(write)
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+
+
+def _killed_inside(home: Path) -> tuple[int, int, int]:
+    """A process that dies in the middle of a change, and its child that does not."""
+    read, told = os.pipe()
+    waits, write = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.close(write)
+        board = open_board(home)
+        keep(board)
+        guard = board.database._guard
+        assert guard is not None
+        guard.acquire(patient=True)
+        if os.fork() == 0:
+            line(board)
+            os.write(told, f"{os.getpid()}\n".encode())
+            os.read(waits, 1)
+            os._exit(0)
+        threading.Event().wait()
+    os.close(told)
+    os.close(waits)
+    child = int(os.read(read, 100))
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    return child, read, write
+
+
+_FREEZES_INSIDE = """
+import os, signal, sys
+from headway import config
+from headway.jobs.board import Board
+Board(config.load(sys.argv[1])).database.change(lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+"""
+
+
+def test_a_stopped_process_inside_is_named_in_time(home: Path) -> None:
+    """Nobody hangs for it, reading goes on, and when it goes on so does everybody."""
+    board = open_board(home, HEADWAY_STORE_TIMEOUT="100ms")
+    job = keep(board)
+    stopped = subprocess.Popen([sys.executable, "-c", _FREEZES_INSIDE, str(home)])
+    try:
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+
+        calls: list[Callable[[], object]] = [
+            lambda: keep(board),
+            lambda: board.cancel(job, "x"),
+            lambda: begin(board, job),
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match=rf"jobs\.lock.*{stopped.pid}.*0\.1 s"):
+                call()
+        assert seen(board, job).state == "queued"
+
+        stopped.send_signal(signal.SIGCONT)
+        assert stopped.wait(60) == 0
+        patient = open_board(home)
+        assert keep(patient) == job + 1
+        patient.database.close()
+    finally:
+        stopped.kill()
+        stopped.wait()
+        board.database.close()
+
+
+@pytest.mark.parametrize("count", [4])
+def test_processes_that_open_a_fresh_home_at_once_make_one_board(home: Path, count: int) -> None:
+    """Nobody meets a half-made file."""
+    pids = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = 0 if keep(open_board(home)) else 2
+            finally:
+                os._exit(code)
+        pids.append(pid)
+
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * count
+    board = open_board(home)
+    assert len(line(board)) == count
+    board.database.close()
+
+
+# -- other versions --------------------------------------------------------------------------
+
+
+def test_there_is_a_sample_of_this_format() -> None:
+    """Whoever changes the format makes one more: ``tests/data/make_jobs_sample.py``."""
+    assert (DATA / f"jobs-format-{database.FORMAT}.db").exists()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("jobs-format-*.db")))
+def test_a_board_of_every_format_so_far_is_complete(home: Path, name: str) -> None:
+    """All jobs with all they had, and they can go on."""
+    home.mkdir(mode=0o700)
+    shutil.copyfile(DATA / name, home / "jobs.db")
+    board = open_board(home)
+
+    assert [(job.id, job.state) for job in Listing(board).all()] == [
+        (1, "succeeded"),
+        (2, "failed"),
+        (3, "cancelled"),
+        (4, "expired"),
+        (5, "interrupted"),
+        (6, "running"),
+        (7, "queued"),
+        (8, "held"),
+        (9, "queued"),
+        (10, "queued"),
+        (11, "cancelled"),
+    ]
+    assert line(board) == [9, 7, 10]
+    assert seen(board, 1).task == "issue-1"
+    assert seen(board, 2).command == ("agent", "two words", "new\nline", os.fsdecode(b"\xff"))
+    assert (seen(board, 3).keys, seen(board, 3).weight) == (("agent/x", "llm/y"), 2)
+    assert seen(board, 3).end_reason == "not needed"
+    assert seen(board, 11).end_reason == "it was to run after job 3, which was cancelled"
+    attempts = details(board, 2).attempts
+    assert [(attempt.number, attempt.exit_code) for attempt in attempts] == [(1, 3), (2, 143)]
+    assert attempts[1].ended_by is not None
+    assert attempts[1].ended_by["mechanism"] == "max_runtime"
+    assert Listing(board).attempt_is_over(2, 1) == 12
+    found = details(board, 5)
+    assert found.options == {"max_runtime_seconds": 3600.0, "idle_warn_seconds": 300.0}
+    assert [event for _, job, event, _, _ in board.news() if job == 5] == [
+        "queued",
+        "started",
+        "interrupted",
+    ]
+    assert (details(board, 6).dedupe, details(board, 6).umask) == ("only one", 0o077)
+    assert details(board, 6).cancel_reason == "stop"
+    assert board.under_way() == [(6, 1, "holder")]
+    assert details(board, 9).expire_at is None
+    assert details(board, 10).after == (7, 8)
+    assert [column(board, "is_read", job) for job in (1, 2)] == [1, 0]
+    assert board.take_dropped() == [101, 102]
+
+    beginning = board.begin(9, holder="h", lease="l")
+    assert beginning is not None
+    assert (beginning.environ, beginning.directory) == ({"LANG": "C"}, "/")
+    assert board.approve(8)
+    run(board, 7)
+    run(board, 8)
+    assert board.wish(10) is not None
+    assert keep(board, dedupe="only one") == 6
+    assert keep(board) == 12
+    board.database.close()
