@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway import durations, keys, limits, sizes
+from headway import durations, keys, limits, parsed_file, sizes
 from headway.errors import ConfigError
 from headway.tickets import check_task
 
@@ -313,17 +313,12 @@ def _inherited(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read(path: str, problems: list[str]) -> dict[str, object]:
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        return parsed_file.load(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}  # where the home itself is wrong, the store says so
     except OSError as error:
         problems.append(f"{path} cannot be read: {error.strerror}; check its owner and mode")
         return {}
-    import tomllib  # noqa: PLC0415 - costs more than all of Headway, and a fresh home has no file
-
-    try:
-        return tomllib.loads(text.decode())
     except ValueError as error:  # its own, text that is not UTF-8, numbers without end
         problems.append(f"{path} is not valid TOML: {error}")
         return {}

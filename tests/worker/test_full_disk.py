@@ -6,13 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.crash.kit import unshare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = str(Path(__file__).parents[2])
 # In a mount namespace of its own: the house stands on a disk of a few megabytes.
@@ -46,7 +42,7 @@ print("well")
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Path:
     """Where the small disk is mounted, in that namespace only."""
     directory = tmp_path / "disk"
     directory.mkdir()
