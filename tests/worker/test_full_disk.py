@@ -19,7 +19,7 @@ from pathlib import Path
 directory = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", directory], check=True)
 from headway import StoreUnavailable
-from tests.worker.kit import House, until
+from tests.worker.kit import House, is_alive, until
 
 def fill():
     with open(directory / "ballast", "wb", 0) as ballast:
@@ -108,11 +108,11 @@ def test_an_end_on_a_full_disk_is_written_later(disk: Path) -> None:
         disk,
         """
 house.worker()
-job = house.submit("echo up > up; until test -e go; do sleep 0.01; done; exit 0")
-house.file("up")
-os.link(directory / "up", directory / "go")
+job = house.submit("echo $$ > up; until test -e go; do sleep 0.01; done; exit 0")
+pid = int(house.file("up"))
 fill()
-until(lambda: house.holders() == 0, "the slot")
+os.rename(directory / "up", directory / "go")
+until(lambda: not is_alive(pid), "its end")
 free()
 ended = house.ended(job)
 assert (ended.state, ended.attempts) == ("succeeded", 1), ended

@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway import config, family, programs
 from headway.errors import AtCapacity, Cancelled, HeadwayError, NotStartable, StoreUnavailable
@@ -52,36 +52,48 @@ class Attendant:
         self._board = Board(self._settings)
         self._bells = Bells(home)
         self._board.wish(0)  # opens it
+        self._governor.turnstile.switchboard.attend()
+        # Whether the nursery has a copy of our lock.
+        self._is_known = False
 
     def serve(self) -> None:
-        """Wait for a job and see it through."""
+        """See one job through after the other, until the nursery has no more for us."""
         family.adopt_orphans()
-        order = self._nursery.receive()
-        if order is None:
-            return
+        while True:
+            order = self._nursery.receive()
+            if order is None:
+                return
+            if order["kind"] == "start":  # else it comes too late for the last one
+                self._serve(order)
+                self._nursery.send("idle")
+
+    def _serve(self, order: dict[str, Any]) -> None:
         job: int = order["job"]
-        if config.stamp(self._home) != self._settings_stamp:
+        stamp = config.stamp(self._home)
+        if stamp != self._settings_stamp:
+            self._settings_stamp = stamp
             self._settings = self._board.settings = config.load(self._home)
         try:
             self._take_over(job, order["lease"])
         except (AtCapacity, Cancelled) as error:  # the worker's lease is gone
-            self._nursery.send("declined", job=job, reason=str(error))
+            self._nursery.send("declined", reason=str(error))
 
     def _take_over(self, job: int, worker_lease: str) -> None:
         """Go ahead on the worker's slot. It is ours when the worker lets go of it."""
         wish = self._board.wish(job)
         if wish is None:
-            self._nursery.send("declined", job=job, reason="it is not queued any more")
+            self._nursery.send("declined", reason="it is not queued any more")
             return
-        # What others see as the holder's command.
         sys.argv = ["headway", "job", f"{job}:", *wish.command]
+        self._governor.turnstile.store.introduce()
         slot = Slot(self._governor.turnstile, wish.for_supervisor(worker_lease))
         with slot as lease:
             beginning = self._board.begin(job, holder=lease.id.partition("-")[0], lease=lease.id)
             if beginning is None:
-                self._nursery.send("declined", job=job, reason="it is not queued any more")
+                self._nursery.send("declined", reason="it is not queued any more")
                 return
-            self._nursery.send("took", job=job, lifeline=lease.lifeline)
+            self._nursery.send("took", lifeline=None if self._is_known else lease.lifeline)
+            self._is_known = True
             self._bells.ring([job])
             run = Run(
                 self._home,
@@ -143,6 +155,9 @@ class Run:
         except NotStartable as error:
             self._log.note(str(error))
             self._log.close()
+            signal.set_wakeup_fd(-1)
+            for descriptor in (self._wake, woken):
+                os.close(descriptor)
             return Ending(FAILED, str(error), exit_code=error.exit_code)
         while not self._is_family_gone():
             self._watch()
@@ -151,6 +166,9 @@ class Run:
         while self._take_output():
             pass
         self._log.close()
+        signal.set_wakeup_fd(-1)
+        for descriptor in (self._wake, woken, self._output):
+            os.close(descriptor)
         ending = self._verdict()
         ending.output_bytes = self._log.written
         return ending

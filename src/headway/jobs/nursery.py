@@ -36,6 +36,8 @@ _INSIST_SECONDS = 0.02
 # So many supervisors are kept ready. Making another takes its time, which those who start now
 # shall have: it is put off until nothing happened for a moment.
 _SPARES = 2
+# After so many jobs a supervisor makes room for a fresh one.
+_MANY = 200
 _QUIET_MILLISECONDS = 25
 _RETRY_SECONDS = 1.0
 
@@ -43,12 +45,13 @@ _RETRY_SECONDS = 1.0
 class Charge:
     """One supervisor, as its nursery knows it."""
 
-    __slots__ = ("job", "lifeline", "pid", "wire")
+    __slots__ = ("job", "lifeline", "pid", "served", "wire")
 
     def __init__(self, pid: int, wire: Wire) -> None:
         self.pid, self.wire = pid, wire
         self.job: int | None = None
         self.lifeline: int | None = None
+        self.served = 0
 
 
 class Nursery:
@@ -149,8 +152,19 @@ class Nursery:
         if message is None:
             return  # it ended, and is buried when its death is heard of
         charge.lifeline = message.pop("lifeline", charge.lifeline)
-        kind = message.pop("kind")
-        self._worker.send(kind, **{**message, "job": charge.job})
+        kind, job = message.pop("kind"), charge.job
+        if kind == "idle":
+            self._rest(charge)
+            kind = "gone"
+        self._worker.send(kind, **{**message, "job": job})
+
+    def _rest(self, charge: Charge) -> None:
+        """A supervisor is done with its job: it may have another, or leave if there are enough."""
+        charge.job, charge.served = None, charge.served + 1
+        if self._is_worker_gone or len(self._spares) >= _SPARES or charge.served >= _MANY:
+            charge.wire.hang_up()
+        else:
+            self._spares.append(charge)
 
     def _bury(self) -> None:
         """Clear up after supervisors that ended; their slots are free only when all is gone."""

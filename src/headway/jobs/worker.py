@@ -148,15 +148,16 @@ class Worker:
         while self._ended_strangers:
             self._stranger_ended(self._ended_strangers.pop())
         try:
+            # First of all: whoever has its slots is waiting for nothing but us.
+            for job, ticket, decision in self._line.news():
+                self._decided(job, ticket, decision)
+            self._start_ready()
             self._heed_settings()
             if self._stop_signal:
                 self._wind_down()
             else:
                 self._look()
                 self._stand_delayed()
-            for job, ticket, decision in self._line.news():
-                self._decided(job, ticket, decision)
-            self._start_ready()
             self._do_chores()
         except StoreUnavailable as error:
             self._say(f"{error}; trying again")

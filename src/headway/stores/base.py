@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         def lifeline(self) -> int | None:
             """The descriptor whose lock says that this process lives, if that is how it is told."""
 
+        def introduce(self) -> None:
+            """Let others see the present command line of this process as its own."""
+
         def new_id(self, name: str = "") -> str:
             """An id for a ticket of this process, ending in a number or in the name given."""
 

@@ -76,6 +76,9 @@ class MemoryStore:
         self._crowded = False
         self._admission = Admission(self, max_waiting=self._max_waiting)
 
+    def introduce(self) -> None:
+        """Nobody else is here."""
+
     def new_id(self, name: str = "") -> str:
         self._count += 1
         return f"{self._id}-{name or self._count}"

@@ -78,6 +78,9 @@ class SqliteStore:
     def lifeline(self) -> int | None:
         return self._home.presence.lock if self._home.holder_id else None
 
+    def introduce(self) -> None:
+        self._home.presence.get_busy()
+
     def new_id(self, name: str = "") -> str:
         self._count += 1
         return f"{self._home.holder_id or self._appear()}-{name or self._count}"
