@@ -210,7 +210,7 @@ def measure_many(effort: Effort, directory: str) -> Findings:
         [
             Row("memory of the worker", "MB", memory, aim=Aim(80)),
             Row("share of one processor, nothing happening", "%", busy, aim=Aim(1)),
-            Row("processes, the worker's own included", "", float(processes), aim=Aim(3)),
+            Row("processes, the worker's own included", "", float(processes), aim=Aim(4)),
             Row("headway jobs", "ms", listing, aim=Aim(300)),
         ],
         [f"{count:,} jobs in the queue"],

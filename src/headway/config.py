@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import os
 
-from headway import durations, keys, limits, sizes
+from headway import keys, limits, parsed_file, setting_table
 from headway.errors import ConfigError
 from headway.tickets import check_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from headway.limits import Line
 
 FILE_NAME = "config.toml"
 _MAX_DIGITS = 18
-_MOST = 10**12
 # So many of the leases that a process runs under are known to it and told to its children.
 MAX_INHERITED = 32
 
@@ -91,170 +90,6 @@ class Settings:
         raise AttributeError(f"settings are frozen; {name} cannot be changed")
 
 
-def _positive_duration(value: object, name: str) -> float:
-    length = durations.seconds(value, name=name)
-    if length <= 0:
-        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
-    return length
-
-
-def _count(value: object, name: str) -> int:
-    return _whole(value, name, least=1)
-
-
-def _whole(value: object, name: str, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-        raise ConfigError(f"{name} must be a whole number from {least} to {_MOST}, got {value!r}")
-    return value
-
-
-def _size(value: object, name: str) -> int:
-    return sizes.size(value, name=name)
-
-
-def _unless(word: str, check: Callable[[object, str], object]) -> Callable[[object, str], object]:
-    """Let a word stand for "not at all"."""
-
-    def checked(value: object, name: str) -> object:
-        try:
-            return None if value == word else check(value, name)
-        except ConfigError as error:
-            raise ConfigError(f'{error}, or "{word}"') from None
-
-    return checked
-
-
-def _one_of(*words: str) -> Callable[[object, str], str]:
-    def checked(value: object, name: str) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ConfigError(f"{name} must be one of {', '.join(words)}, got {value!r}")
-        return value
-
-    return checked
-
-
-def _texts(value: object, name: str) -> tuple[str, ...]:
-    """A list of texts; a variable, which has no lists, separates them by spaces."""
-    listed = value.split() if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(text, str) and text for text in listed):
-        raise ConfigError(f'{name} must be a list of texts: ["ntfy://my-topic"], got {value!r}')
-    return tuple(listed)
-
-
-def _urls(value: object, name: str) -> tuple[str, ...]:
-    listed = value.split() if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(u, str) and "://" in u for u in listed):
-        # Not shown: people mistype secrets as well.
-        raise ConfigError(f'{name} must be a list of URLs such as "ntfy://my-topic"')
-    return tuple(listed)
-
-
-def _events(value: object, name: str) -> tuple[str, ...]:
-    events = _texts(value, name)
-    unknown = [event for event in events if event not in JOB_EVENTS]
-    if unknown:
-        raise ConfigError(f"{name}: {unknown[0]!r} is no event; known are {', '.join(JOB_EVENTS)}")
-    return events
-
-
-def _command(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a command for the shell, as one text")
-    return value
-
-
-class _Setting:
-    """One setting: its place in the file, its variable, its default and its check."""
-
-    __slots__ = ("check", "default", "field", "is_secret", "variable")
-
-    def __init__(
-        self,
-        field: str,
-        variable: str,
-        default: object,
-        check: Callable[[object, str], object],
-        *,
-        is_secret: bool = False,
-    ) -> None:
-        self.field, self.variable, self.default, self.check = field, variable, default, check
-        self.is_secret = is_secret
-
-
-# What people can be told of a job.
-JOB_EVENTS = (
-    "queued",
-    "started",
-    "finished",
-    "failed",
-    "interrupted",
-    "expired",
-    "cancelled",
-    "killed",
-    "warned",
-    "empty",
-)
-_off_or_duration = _unless("off", _positive_duration)
-_off_or_size = _unless("off", _size)
-_never_or_duration = _unless("never", _positive_duration)
-
-SETTINGS = {
-    "queue.boost": _Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
-    "queue.max_waiting": _Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
-    "queue.max_jobs": _Setting("max_jobs", "HEADWAY_QUEUE_MAX_JOBS", 10_000, _count),
-    "store.timeout": _Setting(
-        "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
-    ),
-    "jobs.approve": _Setting(
-        "approve", "HEADWAY_JOBS_APPROVE", "never", _one_of("never", "retries", "always")
-    ),
-    "jobs.expire": _Setting("expire_seconds", "HEADWAY_JOBS_EXPIRE", "24h", _never_or_duration),
-    "jobs.retries": _Setting("retries", "HEADWAY_JOBS_RETRIES", 0, _whole),
-    "jobs.grace": _Setting("grace_seconds", "HEADWAY_JOBS_GRACE", "10s", _positive_duration),
-    "jobs.keep": _Setting("keep_seconds", "HEADWAY_JOBS_KEEP", "30d", _never_or_duration),
-    "jobs.keep_count": _Setting("keep_count", "HEADWAY_JOBS_KEEP_COUNT", 1000, _count),
-    "jobs.max_log": _Setting("max_log_bytes", "HEADWAY_JOBS_MAX_LOG", "10MB", _size),
-    "jobs.notify": _Setting("notify", "HEADWAY_JOBS_NOTIFY", [], _urls, is_secret=True),
-    "jobs.notify_on": _Setting(
-        "notify_on",
-        "HEADWAY_JOBS_NOTIFY_ON",
-        " ".join(event for event in JOB_EVENTS if event != "queued"),
-        _events,
-    ),
-    "jobs.notify_command": _Setting(
-        "notify_command",
-        "HEADWAY_JOBS_NOTIFY_COMMAND",
-        "off",
-        _unless("off", _command),
-        is_secret=True,
-    ),
-    "watchdog.max_runtime": _Setting(
-        "max_runtime_seconds", "HEADWAY_WATCHDOG_MAX_RUNTIME", "off", _off_or_duration
-    ),
-    "watchdog.idle_warn": _Setting(
-        "idle_warn_seconds", "HEADWAY_WATCHDOG_IDLE_WARN", "off", _off_or_duration
-    ),
-    "watchdog.idle_kill": _Setting(
-        "idle_kill_seconds", "HEADWAY_WATCHDOG_IDLE_KILL", "off", _off_or_duration
-    ),
-    "watchdog.max_output": _Setting(
-        "max_output_bytes", "HEADWAY_WATCHDOG_MAX_OUTPUT", "off", _off_or_size
-    ),
-    "watchdog.min_free_memory": _Setting(
-        "min_free_memory_bytes", "HEADWAY_WATCHDOG_MIN_FREE_MEMORY", "off", _off_or_size
-    ),
-}
-# Each of the first would never act, because the second always acts before it.
-_SHADOWS = (
-    ("watchdog.idle_kill", "watchdog.max_runtime"),
-    ("watchdog.idle_warn", "watchdog.max_runtime"),
-    ("watchdog.idle_warn", "watchdog.idle_kill"),
-)
-# Variables that are no settings: where the home is, limits offered to it, and what a
-# surrounding lease passes on to the processes it guards.
-VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
-
-
 def home_directory(environ: Mapping[str, str] = os.environ) -> str:
     """The home in use: ``HEADWAY_HOME``, or ``~/.headway``."""
     return os.path.abspath(environ.get("HEADWAY_HOME") or os.path.expanduser("~/.headway"))
@@ -313,17 +148,12 @@ def _inherited(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read(path: str, problems: list[str]) -> dict[str, object]:
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        return parsed_file.load(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}  # where the home itself is wrong, the store says so
     except OSError as error:
         problems.append(f"{path} cannot be read: {error.strerror}; check its owner and mode")
         return {}
-    import tomllib  # noqa: PLC0415 - costs more than all of Headway, and a fresh home has no file
-
-    try:
-        return tomllib.loads(text.decode())
     except ValueError as error:  # its own, text that is not UTF-8, numbers without end
         problems.append(f"{path} is not valid TOML: {error}")
         return {}
@@ -403,7 +233,7 @@ def _flat(document: dict[str, object], path: str, problems: list[str]) -> dict[s
     problems += [
         f"{path}: {name} = {_unless_secret(value)} is not a setting{_near(name)}"
         for name, value in flat.items()
-        if name not in SETTINGS
+        if name not in setting_table.SETTINGS
     ]
     return flat
 
@@ -416,15 +246,19 @@ def _unless_secret(value: object) -> str:
 def _near(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
 
-    close = get_close_matches(name, [*SETTINGS, "limits", "paused"], n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(SETTINGS)}"
+    close = get_close_matches(name, [*setting_table.SETTINGS, "limits", "paused"], n=1)
+    return (
+        f"; did you mean {close[0]}?"
+        if close
+        else f"; known are {', '.join(setting_table.SETTINGS)}"
+    )
 
 
 def _settings(
     flat: dict[str, object], environ: Mapping[str, str], path: str, problems: list[str]
 ) -> dict[str, object]:
     values = {}
-    for name, setting in SETTINGS.items():
+    for name, setting in setting_table.SETTINGS.items():
         value, where = flat.get(name, setting.default), f"{path}: {name}"
         if setting.variable in environ:
             value, where = _from_text(environ[setting.variable]), setting.variable
@@ -432,18 +266,5 @@ def _settings(
             values[setting.field] = setting.check(value, where)
         except ConfigError as error:
             problems += error.problems
-    problems += shadowed(values)
+    problems += setting_table.shadowed(values)
     return values
-
-
-def shadowed(values: Mapping[str, object]) -> list[str]:
-    """Timers that can never run out because another one always does before, as problems."""
-    problems = []
-    for later, earlier in _SHADOWS:
-        slow, fast = (values.get(SETTINGS[name].field) for name in (later, earlier))
-        if isinstance(slow, float) and isinstance(fast, float) and fast <= slow:
-            problems.append(
-                f"{later} ({slow:g} s) can never act, because {earlier} ({fast:g} s) is not longer;"
-                " make the second longer, or leave one of them off"
-            )
-    return problems

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from headway import ConfigError, config
+from headway import ConfigError, config, setting_table
 from headway.cli.config import command
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def write(home: Path, name: str, value: str, *more: tuple[str, str]) -> None:
 
 def field(name: str) -> str:
     """What a setting is called in Python."""
-    return config.SETTINGS[name].field
+    return setting_table.SETTINGS[name].field
 
 
 def test_without_a_file_everything_has_its_default(home: Path) -> None:
@@ -116,7 +116,9 @@ def test_without_a_file_everything_has_its_default(home: Path) -> None:
     settings = config.load(str(home), {})
 
     assert {name: getattr(settings, name) for name in DEFAULTS} == DEFAULTS
-    assert set(settings.notify_on) == {event for event in config.JOB_EVENTS if event != "queued"}
+    assert set(settings.notify_on) == {
+        event for event in setting_table.JOB_EVENTS if event != "queued"
+    }
 
 
 @pytest.mark.parametrize(("name", "written", "variable", "meant"), GOOD)
@@ -124,7 +126,7 @@ def test_file_and_variable_mean_the_same(
     home: Path, name: str, written: str, variable: str, meant: object
 ) -> None:
     """Each can be written in both."""
-    environ = {config.SETTINGS[name].variable: variable}
+    environ = {setting_table.SETTINGS[name].variable: variable}
     assert getattr(config.load(str(home), environ), field(name)) == meant
     write(home, name, written)
 
@@ -151,7 +153,7 @@ def test_a_bad_value_is_refused_with_file_and_name(home: Path, name: str, writte
     (problem,) = caught.value.problems
     assert str(home / "config.toml") in problem
     assert name in problem
-    if not config.SETTINGS[name].is_secret:
+    if not setting_table.SETTINGS[name].is_secret:
         assert written.strip('[]"').lower() in problem.lower()
 
 
@@ -198,11 +200,14 @@ def test_timers_that_shadow_each_other_are_refused_with_both_names(
     problems = [str(caught.value)]
     write(home, later, "10")
     with pytest.raises(ConfigError) as caught:
-        config.load(str(home), {config.SETTINGS[earlier].variable: f"{fast}s"})
+        config.load(str(home), {setting_table.SETTINGS[earlier].variable: f"{fast}s"})
     problems.append(str(caught.value))
     with pytest.raises(ConfigError) as caught:
         config.defaults(
-            {config.SETTINGS[later].variable: "10s", config.SETTINGS[earlier].variable: f"{fast}s"}
+            {
+                setting_table.SETTINGS[later].variable: "10s",
+                setting_table.SETTINGS[earlier].variable: f"{fast}s",
+            }
         )
     problems.append(str(caught.value))
 
@@ -257,6 +262,6 @@ def test_show_has_every_setting_of_jobs(home: Path) -> None:
     shown = CliRunner().invoke(command, ["show", "--json"])
     rows = {row["name"]: row for row in json.loads(shown.output)}
 
-    assert rows.keys() >= config.SETTINGS.keys()
+    assert rows.keys() >= setting_table.SETTINGS.keys()
     assert rows["jobs.expire"] == {"name": "jobs.expire", "value": "24h", "source": "default"}
     assert not home.exists()

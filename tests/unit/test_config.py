@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway import ConfigError, config
+from headway import ConfigError, config, setting_table
 from headway.limits import Line
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def test_a_file_that_makes_no_sense_is_refused_by_name(home: str, path: Path, te
 
 NEITHER_TEXT_NOR_ZERO = [
     setting.variable
-    for name, setting in config.SETTINGS.items()
+    for name, setting in setting_table.SETTINGS.items()
     if not name.startswith("jobs.notify") and name != "jobs.retries"
 ]
 
@@ -223,7 +223,9 @@ def test_the_home_is_where_the_variable_says() -> None:
 
 def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
     """The code and ``docs/settings.md`` name the same ``HEADWAY_*`` variables."""
-    known = {setting.variable for setting in config.SETTINGS.values()} | set(config.VARIABLES)
+    known = {setting.variable for setting in setting_table.SETTINGS.values()} | set(
+        setting_table.VARIABLES
+    )
     source = Path(headway.__file__).parent
     named = {
         name
@@ -243,7 +245,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
     rows = re.findall(r"^\| `([a-z_.]+)` \| `(\w+)` \| `([^`]+)` \|", documentation, re.MULTILINE)
 
     assert {name: (variable, default.strip('"')) for name, variable, default in rows} == {
-        name: (setting.variable, str(setting.default)) for name, setting in config.SETTINGS.items()
+        name: (setting.variable, str(setting.default))
+        for name, setting in setting_table.SETTINGS.items()
     }
 
 

@@ -83,6 +83,7 @@ def test_no_job_starts_while_memory_is_short(house: House) -> None:
     assert "watchdog.min_free_memory: no new job starts" in worker.stderr.readline()
     assert house.state(job) == "queued"
     assert house.holders() == 1
+    assert "starts when there is more memory" in house.run("why", str(job)).stdout
 
     settings.write_text('[watchdog]\nmin_free_memory = "1MB"\n')
 

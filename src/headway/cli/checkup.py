@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from headway import __version__, config, limits, releases, spelling
+from headway import __version__, config, limits, releases, setting_table, spelling
 from headway.cli import in_use, mounts, output, trials
 from headway.cli.finding import called
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
@@ -199,7 +199,7 @@ class Checkup:
             yield Finding("ok", "settings", f"no {config.FILE_NAME}, so the defaults count")
         in_file = _names_in(path)
         parts = []
-        for name, setting in config.SETTINGS.items():
+        for name, setting in setting_table.SETTINGS.items():
             value = os.environ.get(setting.variable) or in_file.get(name, setting.default)
             source = "file" if name in in_file else "default"
             source = setting.variable if setting.variable in os.environ else source
@@ -207,7 +207,10 @@ class Checkup:
         yield Finding("ok", "settings", ", ".join(parts))
 
     def _environment(self) -> Iterator[Finding]:
-        known = {*config.VARIABLES, *(setting.variable for setting in config.SETTINGS.values())}
+        known = {
+            *setting_table.VARIABLES,
+            *(setting.variable for setting in setting_table.SETTINGS.values()),
+        }
         given = sorted(name for name in os.environ if name.startswith("HEADWAY_"))
         for name in [name for name in given if name not in known]:
             near = get_close_matches(name, known, n=1)

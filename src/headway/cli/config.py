@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import config, limits, spelling
+from headway import config, limits, setting_table, spelling
 from headway.cli import arguments, in_use, output
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     written, file = _written(), _path()
     home = "HEADWAY_HOME" if os.environ.get("HEADWAY_HOME") else "default"
     yield "home", settings.home, home
-    for name, setting in config.SETTINGS.items():
+    for name, setting in setting_table.SETTINGS.items():
         section, _, entry = name.partition(".")
         value: Any
         if setting.variable in os.environ:
@@ -131,7 +131,10 @@ def _written() -> dict[str, Any]:
 
 
 def _unknown_variables() -> set[str]:
-    known = {*config.VARIABLES, *(setting.variable for setting in config.SETTINGS.values())}
+    known = {
+        *setting_table.VARIABLES,
+        *(setting.variable for setting in setting_table.SETTINGS.values()),
+    }
     return {name for name in os.environ if name.startswith("HEADWAY_")} - known
 
 

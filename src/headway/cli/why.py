@@ -88,7 +88,9 @@ def _of_job(
 ) -> LeaseView | WaitingView | None:
     """The job's ticket or lease; or nothing, if neither explains it and another story did."""
     details = governor.jobs.details(job)
-    everyone: tuple[LeaseView | WaitingView, ...] = (*snapshot.leases, *snapshot.waiting)
+    # A queued job that has its lease already is about to start, and that is another story.
+    leases = () if details.job.state == "queued" else snapshot.leases
+    everyone: tuple[LeaseView | WaitingView, ...] = (*leases, *snapshot.waiting)
     tickets = [one for one in everyone if job_of(one.id) == job]
     if tickets and tickets[0].id != job_name(job):
         return tickets[0]

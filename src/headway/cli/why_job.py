@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headway import sizes
 from headway.cli import output
 from headway.cli.wait import ending
 
@@ -33,8 +34,20 @@ def story(jobs: Jobs, details: Details) -> Iterator[str]:
     elif jobs.worker() is None:
         yield f"Job {job.id} is queued, but no worker runs."
         yield "\n  headway worker --detach"
+    elif (short := _memory_short(jobs)) is not None:
+        yield f"Job {job.id} has its slot, and starts when there is more memory: {short}."
     else:
         yield f"Job {job.id} is {job.state}; it is about to be seen to."
+
+
+def _memory_short(jobs: Jobs) -> str | None:
+    from headway.jobs import memory  # noqa: PLC0415
+
+    least = jobs.board.settings.min_free_memory_bytes
+    free = memory.free_bytes()
+    if least is None or free >= least:
+        return None
+    return f"{sizes.shown(free)} are free, and watchdog.min_free_memory is {sizes.shown(least)}"
 
 
 def _briefly(jobs: Jobs, number: int) -> str:

@@ -54,7 +54,7 @@ class Job:
     attempts: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape that is printed. (``asdict`` copies everything, and there may be many.)"""
+        """The shape that is printed; ``asdict`` would copy everything, and there may be many."""
         facts = {name: getattr(self, name) for name in self.__slots__}
         blocked = self.blocked_by
         facts["blocked_by"] = None if blocked is None else asdict(blocked)

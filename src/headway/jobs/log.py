@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from io import FileIO
 
 _READ_BYTES = 1 << 16
+# What it takes to write down how an attempt ended, generously.
+_RECORD_BYTES = 1 << 18
 
 
 def path_of(home: str, job: int, number: int) -> str:
@@ -60,6 +62,8 @@ class LogWriter:
         """The output is complete."""
         if self._file is not None:
             self._file.close()
+        if self.trouble:
+            _make_way(self._path)
         join(self._path)
 
     def _start_piece(self) -> None:
@@ -85,6 +89,16 @@ class LogWriter:
             except OSError as error:
                 self.trouble = self.trouble or error.strerror
                 return
+
+
+def _make_way(path: str) -> None:
+    """The disk is full, perhaps of this: how it ended is worth more than its last words."""
+    wanted = _RECORD_BYTES
+    for _, piece in reversed(_pieces(path)):
+        size = os.path.getsize(piece)
+        if size > wanted:
+            os.truncate(piece, size - wanted)
+            return
 
 
 def join(path: str) -> None:

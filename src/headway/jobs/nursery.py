@@ -1,7 +1,7 @@
 """The nursery: forks the supervisors of attempts, and clears up if one is killed.
 
 A process of its own, small and with one thread, so that forking is fast and safe. It
-always has one supervisor ready. It is the parent of all of them, and of what one that
+keeps supervisors ready. It is the parent of all of them, and of what one that
 was killed leaves behind: that it ends, and until then it keeps a copy of the lock of
 the dead, so that its slot is not free too early. When the worker is gone, everything
 here ends.
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 # It ends with its worker, and not because somebody pressed Ctrl-C.
 _UNHEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _INSIST_SECONDS = 0.02
+# So many supervisors are kept ready. Making another takes its time, which those who start now
+# shall have: it is put off until nothing happened for a moment.
+_SPARES = 2
+_QUIET_MILLISECONDS = 25
 _RETRY_SECONDS = 1.0
 
 
@@ -53,7 +57,8 @@ class Nursery:
     def __init__(self, home: str, worker: Wire) -> None:
         self._home, self._worker = home, worker
         self._charges: dict[int, Charge] = {}
-        self._spare: Charge | None = None
+        # Those that are ready and have no job yet.
+        self._spares: list[Charge] = []
         self._is_worker_gone = False
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -66,10 +71,13 @@ class Nursery:
             signal.signal(signum, lambda *_: None)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         while not (self._is_worker_gone and not self._charges):
-            if self._spare is None and not self._is_worker_gone:
-                self._spare = self._fork()
-            self._wait()
+            if not (self._wait() or self._is_worker_gone) or not self._spares:
+                self._fork_spare()
             self._bury()
+
+    def _fork_spare(self) -> None:
+        if not self._is_worker_gone and len(self._spares) < _SPARES:
+            self._spares.append(self._fork())
 
     def _fork(self) -> Charge:
         near, far = Wire.pair()
@@ -100,20 +108,24 @@ class Nursery:
         finally:
             os._exit(code)
 
-    def _wait(self) -> None:
+    def _wait(self) -> bool:
+        """Sleep until something happens, and see to it; false if it is quiet for a moment."""
         poll = select.poll()
         by_descriptor = {charge.wire.fileno(): charge for charge in self._charges.values()}
         for descriptor in (self._wake, *by_descriptor):
             poll.register(descriptor, select.POLLIN)
         if not self._is_worker_gone:
             poll.register(self._worker.fileno(), select.POLLIN)
-        for descriptor, _ in poll.poll():
+        is_short = len(self._spares) < _SPARES and not self._is_worker_gone
+        ready = poll.poll(_QUIET_MILLISECONDS if is_short else None)
+        for descriptor, _ in ready:
             if descriptor == self._wake:
                 os.read(self._wake, 4096)
             elif descriptor in by_descriptor:
                 self._pass_on(by_descriptor[descriptor])
             else:
                 self._obey()
+        return bool(ready)
 
     def _obey(self) -> None:
         """Do what the worker says; if it is gone, end everything."""
@@ -123,8 +135,7 @@ class Nursery:
             for charge in self._charges.values():
                 charge.wire.hang_up()
         elif order["kind"] == "start":
-            charge = self._spare or self._fork()
-            self._spare = None
+            charge = self._spares.pop(0) if self._spares else self._fork()
             charge.job = order["job"]
             charge.wire.send("start", job=charge.job, lease=order["lease"])
         else:
@@ -151,8 +162,8 @@ class Nursery:
             charge.wire.close()
             if charge.lifeline is not None:
                 os.close(charge.lifeline)
-            if charge is self._spare:
-                self._spare = None
+            if charge in self._spares:
+                self._spares.remove(charge)
                 if not os.WIFSIGNALED(status):
                     # It cannot open the home, and that will not be better at once.
                     time.sleep(_RETRY_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 
-from headway import config, durations, keys, sizes
+from headway import durations, keys, setting_table, sizes
 from headway.errors import ConfigError
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 
@@ -129,7 +129,7 @@ class Order:
         if self.watch:
             names = ("max_runtime_seconds", "idle_warn_seconds", "idle_kill_seconds")
             merged = {name: self.watch.get(name, getattr(settings, name)) for name in names}
-            problems = config.shadowed(merged)
+            problems = setting_table.shadowed(merged)
             if problems:
                 raise ConfigError(*problems)
 
@@ -240,8 +240,8 @@ def _url(url: object) -> str:
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:
     for event in _listed("notify_on", events):
-        if event not in config.JOB_EVENTS:
-            known = ", ".join(config.JOB_EVENTS)
+        if event not in setting_table.JOB_EVENTS:
+            known = ", ".join(setting_table.JOB_EVENTS)
             raise ConfigError(f"notify_on: {event!r} is no event; known are {known}")
     return tuple(events)
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Look = Callable[..., list[Any]]
 
 
+_FIRST = "order by rank, id limit 100"
 _NO_JOB = "id not like '%-job%'"
 
 
@@ -181,18 +182,16 @@ class Reader:
         query = "select 1 from leases where id = ?"
         return self._read(lambda look: bool(look(query, (ticket_id,))))
 
-    def in_front_of(self, holder: str) -> list[str]:
-        """Whose end the holder has to notice, for all its waiting tickets."""
+    def in_front_of(self, holder: str, *, has_many: bool) -> list[str]:
+        """Whose end the holder has to notice, for all its waiting tickets.
+
+        With many tickets only for the first of them in each line: whoever stands between two of
+        them is found dead when it would be let in.
+        """
 
         def read(look: Look) -> list[str]:
-            rows = look(
-                "select (select id from waiting as other where other.at = own.at"
-                " and (other.rank, other.id) < (own.rank, own.id)"
-                " order by other.rank desc, other.id desc limit 1)"
-                " from waiting as own where id > ? and id < ?",
-                id_range(holder),
-            )
-            in_front = {None if row[0] is None else row[0].partition("-")[0] for row in rows}
+            before = _before_first if has_many else _before_each
+            in_front = before(look, holder)
             if None in in_front:
                 in_front.update(found for (found,) in look(HOLDERS_AT_WORK))
             return [found for found in in_front if found is not None]
@@ -256,3 +255,32 @@ class Reader:
     def close(self) -> None:
         with self._mutex:
             self._database.let_go()
+
+
+def _before_each(look: Look, holder: str) -> set[str | None]:
+    """Who stands right in front of any ticket of a holder; none for the head of a line."""
+    rows = look(
+        "select (select id from waiting as other where other.at = own.at"
+        " and (other.rank, other.id) < (own.rank, own.id)"
+        " order by other.rank desc, other.id desc limit 1)"
+        " from waiting as own where id > ? and id < ?",
+        id_range(holder),
+    )
+    return {_holder_of(ticket_id) for (ticket_id,) in rows}
+
+
+def _before_first(look: Look, holder: str) -> set[str | None]:
+    """The same for the first ticket of a holder in each line, as far as one looks along it."""
+    found: set[str | None] = set()
+    for (key,) in look("select key from keys where waiting > 0"):
+        before = None
+        for (ticket_id,) in look(f"select id from waiting where at = ? {_FIRST}", (key,)):
+            if _holder_of(ticket_id) == holder:
+                break
+            before = ticket_id
+        found.add(_holder_of(before))
+    return found
+
+
+def _holder_of(ticket_id: str | None) -> str | None:
+    return None if ticket_id is None else ticket_id.partition("-")[0]

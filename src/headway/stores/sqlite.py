@@ -302,9 +302,15 @@ class SqliteStore:
     def interrupt(self) -> None:
         self._wakeups.interrupt()
 
-    def waiting_tickets(self) -> list[Ticket]:
-        """Our tickets that still wait, as far as we know."""
-        return [t for t in list(self._own.values()) if t.at is not None and t.verdict is None]
+    def waiting_tickets(self, most: int) -> list[Ticket]:
+        """Up to so many of our tickets that still wait, as far as we know."""
+        found = []
+        for ticket in list(self._own.values()):
+            if ticket.at is not None and ticket.verdict is None:
+                found.append(ticket)
+                if len(found) == most:
+                    break
+        return found
 
     def decided(self, decision: Decision) -> None:
         """Take note of what became of a ticket of ours, once."""

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
         def decided(self, decision: Decision) -> None: ...
         def reclaim(self, holders: Iterable[str]) -> None: ...
-        def waiting_tickets(self) -> list[Ticket]: ...
+        def waiting_tickets(self, most: int) -> list[Ticket]: ...
         def wrap_up(self) -> None: ...
 
 
 _MANY_HOLDERS = 1000
+# Whoever has so many tickets does not look in front of each of them.
+_MANY_TICKETS = 32
 # Of the looks that find nothing, four a second, every so many also test locks.
 _PROBE_EVERY = 3
 # And every so many, five seconds apart, read everything though nothing seems to have changed:
@@ -193,12 +195,14 @@ class Wakeups:
         self._seen_version = version
         for decision in self._reader.decisions(self._home.presence.id):
             self._office.decided(decision)
-        if self._office.waiting_tickets():
+        if self._office.waiting_tickets(1):
             self._watch_holders()
 
     def _watch_holders(self) -> None:
         """Be there when one of those ends who keep us waiting."""
-        gone = self._home.presence.watch(self._reader.in_front_of(self._home.holder_id))
+        has_many = len(self._office.waiting_tickets(_MANY_TICKETS)) >= _MANY_TICKETS
+        in_front = self._reader.in_front_of(self._home.holder_id, has_many=has_many)
+        gone = self._home.presence.watch(in_front)
         if gone:
             self._office.reclaim(gone)
 

@@ -1,0 +1,189 @@
+"""The table of settings: where each stands in the file, its variable, its default and its check."""
+
+from __future__ import annotations
+
+from headway import durations, sizes
+from headway.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_MOST = 10**12
+
+
+def _positive_duration(value: object, name: str) -> float:
+    length = durations.seconds(value, name=name)
+    if length <= 0:
+        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
+    return length
+
+
+def _count(value: object, name: str) -> int:
+    return _whole(value, name, least=1)
+
+
+def _whole(value: object, name: str, *, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise ConfigError(f"{name} must be a whole number from {least} to {_MOST}, got {value!r}")
+    return value
+
+
+def _size(value: object, name: str) -> int:
+    return sizes.size(value, name=name)
+
+
+def _unless(word: str, check: Callable[[object, str], object]) -> Callable[[object, str], object]:
+    """Let a word stand for "not at all"."""
+
+    def checked(value: object, name: str) -> object:
+        try:
+            return None if value == word else check(value, name)
+        except ConfigError as error:
+            raise ConfigError(f'{error}, or "{word}"') from None
+
+    return checked
+
+
+def _one_of(*words: str) -> Callable[[object, str], str]:
+    def checked(value: object, name: str) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ConfigError(f"{name} must be one of {', '.join(words)}, got {value!r}")
+        return value
+
+    return checked
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    """A list of texts; a variable, which has no lists, separates them by spaces."""
+    listed = value.split() if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(text, str) and text for text in listed):
+        raise ConfigError(f'{name} must be a list of texts: ["ntfy://my-topic"], got {value!r}')
+    return tuple(listed)
+
+
+def _urls(value: object, name: str) -> tuple[str, ...]:
+    listed = value.split() if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(u, str) and "://" in u for u in listed):
+        # Not shown: people mistype secrets as well.
+        raise ConfigError(f'{name} must be a list of URLs such as "ntfy://my-topic"')
+    return tuple(listed)
+
+
+def _events(value: object, name: str) -> tuple[str, ...]:
+    events = _texts(value, name)
+    unknown = [event for event in events if event not in JOB_EVENTS]
+    if unknown:
+        raise ConfigError(f"{name}: {unknown[0]!r} is no event; known are {', '.join(JOB_EVENTS)}")
+    return events
+
+
+def _command(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} must be a command for the shell, as one text")
+    return value
+
+
+class Setting:
+    """One setting: its place in the file, its variable, its default and its check."""
+
+    __slots__ = ("check", "default", "field", "is_secret", "variable")
+
+    def __init__(
+        self,
+        field: str,
+        variable: str,
+        default: object,
+        check: Callable[[object, str], object],
+        *,
+        is_secret: bool = False,
+    ) -> None:
+        self.field, self.variable, self.default, self.check = field, variable, default, check
+        self.is_secret = is_secret
+
+
+# What people can be told of a job.
+JOB_EVENTS = (
+    "queued",
+    "started",
+    "finished",
+    "failed",
+    "interrupted",
+    "expired",
+    "cancelled",
+    "killed",
+    "warned",
+    "empty",
+)
+_off_or_duration = _unless("off", _positive_duration)
+_off_or_size = _unless("off", _size)
+_never_or_duration = _unless("never", _positive_duration)
+
+SETTINGS = {
+    "queue.boost": Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
+    "queue.max_waiting": Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
+    "queue.max_jobs": Setting("max_jobs", "HEADWAY_QUEUE_MAX_JOBS", 10_000, _count),
+    "store.timeout": Setting(
+        "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
+    ),
+    "jobs.approve": Setting(
+        "approve", "HEADWAY_JOBS_APPROVE", "never", _one_of("never", "retries", "always")
+    ),
+    "jobs.expire": Setting("expire_seconds", "HEADWAY_JOBS_EXPIRE", "24h", _never_or_duration),
+    "jobs.retries": Setting("retries", "HEADWAY_JOBS_RETRIES", 0, _whole),
+    "jobs.grace": Setting("grace_seconds", "HEADWAY_JOBS_GRACE", "10s", _positive_duration),
+    "jobs.keep": Setting("keep_seconds", "HEADWAY_JOBS_KEEP", "30d", _never_or_duration),
+    "jobs.keep_count": Setting("keep_count", "HEADWAY_JOBS_KEEP_COUNT", 1000, _count),
+    "jobs.max_log": Setting("max_log_bytes", "HEADWAY_JOBS_MAX_LOG", "10MB", _size),
+    "jobs.notify": Setting("notify", "HEADWAY_JOBS_NOTIFY", [], _urls, is_secret=True),
+    "jobs.notify_on": Setting(
+        "notify_on",
+        "HEADWAY_JOBS_NOTIFY_ON",
+        " ".join(event for event in JOB_EVENTS if event != "queued"),
+        _events,
+    ),
+    "jobs.notify_command": Setting(
+        "notify_command",
+        "HEADWAY_JOBS_NOTIFY_COMMAND",
+        "off",
+        _unless("off", _command),
+        is_secret=True,
+    ),
+    "watchdog.max_runtime": Setting(
+        "max_runtime_seconds", "HEADWAY_WATCHDOG_MAX_RUNTIME", "off", _off_or_duration
+    ),
+    "watchdog.idle_warn": Setting(
+        "idle_warn_seconds", "HEADWAY_WATCHDOG_IDLE_WARN", "off", _off_or_duration
+    ),
+    "watchdog.idle_kill": Setting(
+        "idle_kill_seconds", "HEADWAY_WATCHDOG_IDLE_KILL", "off", _off_or_duration
+    ),
+    "watchdog.max_output": Setting(
+        "max_output_bytes", "HEADWAY_WATCHDOG_MAX_OUTPUT", "off", _off_or_size
+    ),
+    "watchdog.min_free_memory": Setting(
+        "min_free_memory_bytes", "HEADWAY_WATCHDOG_MIN_FREE_MEMORY", "off", _off_or_size
+    ),
+}
+# Each of the first would never act, because the second always acts before it.
+_SHADOWS = (
+    ("watchdog.idle_kill", "watchdog.max_runtime"),
+    ("watchdog.idle_warn", "watchdog.max_runtime"),
+    ("watchdog.idle_warn", "watchdog.idle_kill"),
+)
+# Variables that are no settings: where the home is, limits offered to it, and what a
+# surrounding lease passes on to the processes it guards.
+VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+
+
+def shadowed(values: Mapping[str, object]) -> list[str]:
+    """Timers that can never run out because another one always does before, as problems."""
+    problems = []
+    for later, earlier in _SHADOWS:
+        slow, fast = (values.get(SETTINGS[name].field) for name in (later, earlier))
+        if isinstance(slow, float) and isinstance(fast, float) and fast <= slow:
+            problems.append(
+                f"{later} ({slow:g} s) can never act, because {earlier} ({fast:g} s) is not longer;"
+                " make the second longer, or leave one of them off"
+            )
+    return problems
