@@ -320,24 +320,73 @@ def test_a_stopped_process_inside_is_named_in_time(home: Path) -> None:
         board.database.close()
 
 
-@pytest.mark.parametrize("count", [4])
-def test_processes_that_open_a_fresh_home_at_once_make_one_board(home: Path, count: int) -> None:
-    """Nobody meets a half-made file."""
-    pids = []
-    for _ in range(count):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                code = 0 if keep(open_board(home)) else 2
-            finally:
-                os._exit(code)
-        pids.append(pid)
+def in_a_process(work: Callable[[], object]) -> int:
+    """Do this in a process of its own, which has nothing open; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
 
-    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * count
-    board = open_board(home)
-    assert len(line(board)) == count
-    board.database.close()
+
+def test_processes_that_open_a_fresh_home_at_once_make_one_board(tmp_path: Path) -> None:
+    """Nobody meets a half-made file, whether they came to write or to read."""
+    for number in range(20):
+        home = tmp_path / str(number)
+        home.mkdir()
+        wait, start = os.pipe()
+
+        def write(home: Path = home, wait: int = wait, start: int = start) -> None:
+            os.close(start)
+            os.read(wait, 1)
+            keep(open_board(home))
+
+        def read(home: Path = home, wait: int = wait, start: int = start) -> None:
+            os.close(start)
+            os.read(wait, 1)
+            open_board(home).under_way()
+
+        pids = [in_a_process(work) for work in (write, read, write, read)]
+        os.close(wait)
+        os.close(start)
+
+        assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
+        board = open_board(home)
+        assert line(board) == [1, 2]
+        board.database.close()
+
+
+def test_a_second_board_in_a_process_takes_nothing_from_the_first(home: Path) -> None:
+    """Whoever closes the last connection removes the log of the file: it must not be ours."""
+    first = open_board(home)
+    keep(first, task="first")
+    second = open_board(home)
+    keep(second, task="second")
+
+    visitor = [sys.executable, "-c", _COMES_AND_GOES, str(home)]
+    assert subprocess.run(visitor, check=True, capture_output=True).stdout.split() == [b"3"]
+    keep(first, task="first again")
+    keep(second, task="second again")
+
+    assert subprocess.run(visitor, check=True, capture_output=True).stdout.split() == [b"6"]
+    assert [job.id for job in Listing(first).all()] == [1, 2, 3, 4, 5, 6]
+    first.database.close()
+    second.database.close()
+
+
+_COMES_AND_GOES = """
+import sys
+from headway import config
+from headway.jobs.board import Board
+from headway.jobs.orders import Order
+board = Board(config.load(sys.argv[1]))
+print(board.submit([Order(["true"])])[0].id)
+board.database.close()
+"""
 
 
 # -- other versions --------------------------------------------------------------------------

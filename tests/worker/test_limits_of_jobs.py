@@ -105,6 +105,18 @@ def test_a_job_that_waits_too_long_expires(house: House) -> None:
     assert not (house.directory / "started").exists()
 
 
+def test_a_job_that_comes_later_expires_in_its_time(house: House) -> None:
+    """The worker has looked after everything and would not do so again for a minute."""
+    house.worker()
+    assert house.ended(house.submit("true")).state == "succeeded"
+    with house.governor.slot("agent/test", weight=3):
+        ended = house.ended(house.submit("true", expire="300ms"))
+
+    assert ended.state == "expired"
+    assert ended.ended_at is not None
+    assert ended.ended_at - ended.submitted_at < 30
+
+
 def test_waiting_never_counts_as_running(house: House) -> None:
     """A job may wait longer than it may run, and may run longer than it may wait."""
     house.worker()

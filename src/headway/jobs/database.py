@@ -58,6 +58,8 @@ class JobsDatabase:
         """Look at one consistent state; nobody has to wait for that."""
         self._move_in()
         try:
+            if not self._is_connected():
+                self._connect_inside()
             with self._lock:
                 connection = self._connected()
                 try:
@@ -106,14 +108,29 @@ class JobsDatabase:
         """After it, in the parent."""
         self._lock.release()
 
+    def _is_connected(self) -> bool:
+        return self._connection is not None and self._identity == _identity(self.path)
+
+    def _connect_inside(self) -> None:
+        """Open the file while nobody else makes it; who stays inside keeps no reader out."""
+        guard = self._guard
+        assert guard is not None
+        try:
+            guard.acquire(patient=True)
+            with self._lock:
+                self._connected()
+        except StoreUnavailable:
+            pass
+        finally:
+            guard.release()
+
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._identity == _identity(self.path):
+        if self._connection is not None and self._is_connected():
             return self._connection
         if self._connection is not None:  # its file was taken away under us
             _abandoned.append(self._connection)
             self._connection = None
-        created = not os.path.exists(self.path)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        created = _make(self.path)
         connection = sqlite3.connect(
             self.path,
             timeout=self._timeout_seconds,
@@ -185,6 +202,19 @@ os.register_at_fork(
 
 # Connections of a parent process, or to a file that is gone: closing them would do harm.
 _abandoned: list[sqlite3.Connection] = []
+
+
+def _make(path: str) -> bool:
+    """Have a file that is the owner's alone; whether it is new.
+
+    One that is there is not opened: closing it again would drop the locks of every
+    connection that this process has to it.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _identity(path: str) -> tuple[int, int]:

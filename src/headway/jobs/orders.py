@@ -135,14 +135,13 @@ class Order:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    words = list(command) if _is_list(command) else []
-    if not _is_list(command) or not all(isinstance(word, str) for word in words):
+    words = list(command) if _is_list(command) else [None]
+    if not all(isinstance(word, str) for word in words):
         raise ConfigError(f'a command is a list of words: ["ls", "-l"], got {command!r}')
     if not words or not words[0]:
         raise ConfigError("a command needs at least the name of a program")
-    for word in words:
-        if not _can_be_passed_on(word):
-            raise ConfigError(f"a command cannot contain zero bytes or broken text, got {word!r}")
+    if not _can_be_passed_on("".join(words)):
+        raise ConfigError(f"a command cannot contain zero bytes or broken text, got {words!r}")
     return words
 
 

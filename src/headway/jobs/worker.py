@@ -181,9 +181,13 @@ class Worker:
 
     def _look(self) -> None:
         """See to the jobs that changed."""
-        for wish in self._board.changed_since(self._seen_revision):
+        changed = self._board.changed_since(self._seen_revision)
+        for wish in changed:
             self._seen_revision = wish.revision
             self._consider(wish)
+        soon = self._board.seconds_to_expiry() if changed else None
+        if soon is not None:  # perhaps sooner than all that was known
+            self._next_chores = min(self._next_chores, time.monotonic() + max(0.01, soon))
 
     def _look_at_everything(self) -> None:
         for wish in self._board.wishes("state in ('queued', 'running') order by rank, id"):
