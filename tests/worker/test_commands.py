@@ -203,6 +203,7 @@ def test_who_stops_reading_ends_the_following(house: House) -> None:
     """``logs -f | head`` is no error."""
     house.worker()
     job = house.submit("while :; do echo line; sleep 0.01; done")
+    house.running(job)
     seen = subprocess.run(
         ["sh", "-c", f"'{PROGRAM}' logs -f {job} | head -n 1"],
         env=house.environ,

@@ -204,6 +204,9 @@ def test_a_full_house_can_be_refused(house: House) -> None:
     assert kept.returncode == 0
     again = house.run("submit", "--no-start", "--when-full", "reject", "--", "true")
     assert again.returncode == 75
+    named = ["submit", "--no-start", "--dedupe", "x", "--", "true"]
+    house.run(*named)
+    assert house.run(*named[:2], "--when-full", "reject", *named[2:]).returncode == 0
 
 
 def test_one_can_wait_for_a_job_in_the_foreground(house: House) -> None:

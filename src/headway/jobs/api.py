@@ -6,7 +6,7 @@ import time
 
 from headway import durations
 from headway.errors import AtCapacity, ConfigError, QueueTimeout
-from headway.jobs import places
+from headway.jobs import places, rows
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.orders import Order
@@ -105,7 +105,8 @@ class Jobs:
     def _submit(self, orders: list[Order], *, reject: bool, start: bool) -> list[Submitted]:
         def admit(connection: sqlite3.Connection) -> None:
             for order in orders:
-                self._refuse_if_full(connection, order)
+                if rows.unfinished(connection, order.dedupe) is None:
+                    self._refuse_if_full(connection, order)
 
         kept = self.board.submit(orders, admit=admit if reject else None)
         for job, order in zip(kept, orders, strict=True):

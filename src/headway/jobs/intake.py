@@ -10,7 +10,7 @@ from headway.errors import QueueFull
 from headway.jobs import rows
 from headway.jobs.orders import Surroundings
 from headway.jobs.rows import Kept
-from headway.jobs.states import CANCELLED, HELD, QUEUED, UNFINISHED
+from headway.jobs.states import CANCELLED, HELD, QUEUED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +47,9 @@ class Intake:
         return kept
 
     def _keep(self, connection: sqlite3.Connection, order: Order, options: str) -> Kept:
-        if order.dedupe is not None:
-            found = connection.execute(
-                "select id, state from jobs where dedupe = ? and state in (?, ?, ?)",
-                (order.dedupe, *UNFINISHED),
-            ).fetchone()
-            if found:
-                return Kept(*found, is_new=False)
+        found = rows.unfinished(connection, order.dedupe)
+        if found is not None:
+            return found
         unmet, failed = rows.dependencies(connection, order.after) if order.after else ([], None)
         state = HELD if self._is_held(order) else QUEUED
         job = connection.execute(

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from headway import config
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, NoSuchJob
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.listing import Listing
@@ -76,7 +76,10 @@ class Messenger:
                 bell.wait(_LOOK_SECONDS)
 
     def _send(self, job: int | None, event: str, details: str) -> Iterator[Future[None]]:
-        found = None if job is None else self._listing.find(job)
+        try:
+            found = None if job is None else self._listing.find(job)
+        except NoSuchJob:  # forgotten meanwhile
+            return
         title, body = _title(job, event), _body(found, details)
         for url in self._urls(found, event):
             yield self._later(url, lambda url=url: _notify(url, title, body))  # type: ignore[misc]

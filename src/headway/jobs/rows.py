@@ -145,6 +145,16 @@ def state_of(connection: sqlite3.Connection, job: int) -> str:
     return state
 
 
+def unfinished(connection: sqlite3.Connection, dedupe: str | None) -> Kept | None:
+    """The unfinished job of this name, if there is a name and such a job."""
+    if dedupe is None:
+        return None
+    found = connection.execute(
+        "select id, state from jobs where dedupe = ? and state in (?, ?, ?)", (dedupe, *UNFINISHED)
+    ).fetchone()
+    return None if found is None else Kept(*found, is_new=False)
+
+
 def dependencies(
     connection: sqlite3.Connection, after: Iterable[int]
 ) -> tuple[list[int], str | None]:
