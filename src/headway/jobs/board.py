@@ -323,6 +323,7 @@ class Board:
             return Pruned([])
 
         def work(connection: sqlite3.Connection) -> Pruned:
+            rows.keep_revision(connection)
             pruned = Pruned(connection.execute(query, values).fetchall())
             for job, _, _ in pruned.rows:
                 connection.execute("delete from attempts where job = ?", (job,))

@@ -98,9 +98,18 @@ class Beginning:
 
 
 def next_revision(connection: sqlite3.Connection) -> int:
-    """A number greater than that of every change before."""
-    (last,) = connection.execute("select max(revision) from jobs").fetchone()
-    return (last or 0) + 1
+    """A number greater than that of every change before, also of jobs that were forgotten."""
+    (last,) = connection.execute(
+        "select max(ifnull((select max(revision) from jobs), 0),"
+        " ifnull((select value from facts where name = 'revision'), 0))"
+    ).fetchone()
+    return int(last) + 1
+
+
+def keep_revision(connection: sqlite3.Connection) -> None:
+    """Before jobs are forgotten: remember how far the changes had come."""
+    last = next_revision(connection) - 1
+    connection.execute("insert or replace into facts values ('revision', ?)", (last,))
 
 
 def newest(connection: sqlite3.Connection) -> int:
