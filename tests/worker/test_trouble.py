@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,3 +19,31 @@ def test_a_job_kept_after_others_were_forgotten_is_news(house: House) -> None:
     job = house.submit("true")
 
     assert [wish.id for wish in board.changed_since(seen)] == [job]
+
+
+def test_a_job_can_end_whose_followers_are_forgotten(house: House) -> None:
+    """Its end is written, and the worker goes on."""
+    worker = house.worker()
+    job = house.submit("until test -e go; do sleep 0.01; done; exit 3")
+    house.jobs.cancel(house.submit("true", after=[job]))
+    house.jobs.prune()
+    (house.directory / "go").touch()
+
+    ended = house.ended(job)
+
+    assert (ended.state, ended.exit_code) == ("failed", 3)
+    assert house.ended(house.submit("true")).state == "succeeded"
+    assert worker.poll() is None
+
+
+def test_the_end_of_a_job_reaches_the_last_of_a_long_chain(house: House) -> None:
+    """Longer than Python's stack is deep."""
+    first = last = house.submit("true")
+    for _ in range(sys.getrecursionlimit()):
+        last = house.submit("true", after=[last])
+
+    house.jobs.cancel(first)
+
+    ended = house.jobs.get(last)
+    assert ended.state == "cancelled"
+    assert ended.end_reason == f"it was to run after job {last - 1}, which was cancelled"

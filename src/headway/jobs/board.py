@@ -25,6 +25,7 @@ from headway.jobs.states import (
     SUCCEEDED,
     UNFINISHED,
 )
+from headway.lean import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -398,26 +399,38 @@ class Board:
         event: str = "",
     ) -> str:
         """A job's one end, and what follows from it for those that come after it."""
+        self._end_one(connection, job, state, exit_code=exit_code, reason=reason, event=event)
+        ended = deque([(job, state)])
+        while ended:
+            before, how = ended.popleft()
+            for follower in _followers(connection, before):
+                if how == SUCCEEDED:
+                    connection.execute(
+                        "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
+                        (rows.next_revision(connection), follower),
+                    )
+                elif rows.state_of(connection, follower) in (HELD, QUEUED):
+                    reason = rows.no_longer(before, how)
+                    self._end_one(connection, follower, CANCELLED, reason=reason)
+                    ended.append((follower, CANCELLED))
+        return state
+
+    def _end_one(
+        self,
+        connection: sqlite3.Connection,
+        job: int,
+        state: str,
+        *,
+        exit_code: int | None = None,
+        reason: str | None = None,
+        event: str = "",
+    ) -> None:
         connection.execute(
             "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
             f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
         self.tell(connection, job, event or state)
-        followers = connection.execute(
-            "select job from dependencies where after = ?", (job,)
-        ).fetchall()
-        if followers:
-            connection.execute("delete from dependencies where after = ?", (job,))
-        for (follower,) in followers:
-            if state == SUCCEEDED:
-                connection.execute(
-                    "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
-                    (rows.next_revision(connection), follower),
-                )
-            elif rows.state_of(connection, follower) in (HELD, QUEUED):
-                self.end_job(connection, follower, CANCELLED, reason=rows.no_longer(job, state))
-        return state
 
     def tell(self, connection: sqlite3.Connection, job: int, event: str, details: str = "") -> None:
         """Note for the worker what people are to be told, if anybody wants to be."""
@@ -461,6 +474,15 @@ class Pruned:
         for job, attempts, _ in self.rows:
             for number in range(1, attempts + 1):
                 log.remove(log.path_of(home, job, number))
+
+
+def _followers(connection: sqlite3.Connection, job: int) -> list[int]:
+    """Those that wait for the end of a job, which is there now. Some may be forgotten already."""
+    found = connection.execute(
+        "select id from dependencies join jobs on id = job where after = ? order by id", (job,)
+    ).fetchall()
+    connection.execute("delete from dependencies where after = ?", (job,))
+    return [follower for (follower,) in found]
 
 
 def _fact(connection: sqlite3.Connection, name: str) -> str:
