@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tests.worker.kit import until
+
+from headway.jobs.orders import Order
+
 if TYPE_CHECKING:
     from tests.worker.kit import House
 
@@ -47,3 +51,13 @@ def test_the_end_of_a_job_reaches_the_last_of_a_long_chain(house: House) -> None
     ended = house.jobs.get(last)
     assert ended.state == "cancelled"
     assert ended.end_reason == f"it was to run after job {last - 1}, which was cancelled"
+
+
+def test_hundreds_of_jobs_may_start_at_once(house: House) -> None:
+    """The worker has more to say to its nursery, and that to it, than fits into a socket."""
+    order = Order(["true"], keys="free", directory=str(house.directory))
+    house.jobs.submit_many([order] * 350, start=False)
+
+    house.worker()
+
+    until(lambda: house.jobs.counts() == {"succeeded": 350}, "the end of all")

@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import psutil  # noqa: F401
@@ -55,6 +56,9 @@ class Nursery:
         self._charges: dict[int, Charge] = {}
         self._spare: Charge | None = None
         self._is_worker_gone = False
+        # What the worker does not take in yet. If we waited for that while it waits for us
+        # to take in what it says, both would wait for good.
+        self._outbox: deque[tuple[str, dict[str, object]]] = deque()
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
@@ -105,15 +109,30 @@ class Nursery:
         by_descriptor = {charge.wire.fileno(): charge for charge in self._charges.values()}
         for descriptor in (self._wake, *by_descriptor):
             poll.register(descriptor, select.POLLIN)
-        if not self._is_worker_gone:
-            poll.register(self._worker.fileno(), select.POLLIN)
-        for descriptor, _ in poll.poll():
+        wanted = 0 if self._is_worker_gone else select.POLLIN
+        wanted |= select.POLLOUT if self._outbox else 0
+        if wanted:
+            poll.register(self._worker.fileno(), wanted)
+        for descriptor, events in poll.poll():
             if descriptor == self._wake:
                 os.read(self._wake, 4096)
             elif descriptor in by_descriptor:
                 self._pass_on(by_descriptor[descriptor])
-            else:
+            elif not self._is_worker_gone and events & ~select.POLLOUT:
                 self._obey()
+        self._speak()
+
+    def _speak(self) -> None:
+        """Tell the worker as much as it takes in."""
+        while self._outbox:
+            kind, facts = self._outbox[0]
+            if not self._worker.offer(kind, **facts):
+                return
+            self._outbox.popleft()
+
+    def _tell(self, kind: str, **facts: object) -> None:
+        self._outbox.append((kind, facts))
+        self._speak()
 
     def _obey(self) -> None:
         """Do what the worker says; if it is gone, end everything."""
@@ -139,7 +158,7 @@ class Nursery:
             return  # it ended, and is buried when its death is heard of
         charge.lifeline = message.pop("lifeline", charge.lifeline)
         kind = message.pop("kind")
-        self._worker.send(kind, **{**message, "job": charge.job})
+        self._tell(kind, **{**message, "job": charge.job})
 
     def _bury(self) -> None:
         """Clear up after supervisors that ended; their slots are free only when all is gone."""
@@ -157,7 +176,7 @@ class Nursery:
                     # It cannot open the home, and that will not be better at once.
                     time.sleep(_RETRY_SECONDS)
             if charge.job is not None:
-                self._worker.send("gone", job=charge.job)
+                self._tell("gone", job=charge.job)
 
     def _reap(self) -> list[tuple[Charge, int]]:
         died = []
