@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 from typing import TYPE_CHECKING
 
-from tests.worker.kit import until
+from tests.worker.kit import kill, until
 
 from headway.jobs.orders import Order
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tests.worker.kit import House
+
+
+def _despair(worker: subprocess.Popen[str]) -> None:
+    """Wait until a worker has said that something does not work."""
+    assert worker.stderr is not None
+    assert any("; trying again" in line for line in worker.stderr)
 
 
 def test_a_job_kept_after_others_were_forgotten_is_news(house: House) -> None:
@@ -61,3 +70,46 @@ def test_hundreds_of_jobs_may_start_at_once(house: House) -> None:
     house.worker()
 
     until(lambda: house.jobs.counts() == {"succeeded": 350}, "the end of all")
+
+
+def test_a_worker_outlives_a_board_that_cannot_be_written(house: House) -> None:
+    """What it has to write down is written as soon as that is possible."""
+    (house.home / "config.toml").write_text('[store]\ntimeout = "50ms"\n')
+    worker = house.worker()
+    job = house.submit("sleep 600", retries=1)
+    house.running(job)
+    with open(house.home / "jobs.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kill(house.supervisor(job))
+        _despair(worker)
+        assert house.state(job) == "running"
+
+    until(lambda: house.jobs.get(job).attempts == 2, "its second attempt")
+    assert house.jobs.details(job).attempts[0].end_reason == "its supervisor was killed"
+
+
+def test_a_job_is_not_forgotten_because_the_slots_cannot_be_written(house: House) -> None:
+    """It gets its place in line as soon as that is possible."""
+    (house.home / "config.toml").write_text('[store]\ntimeout = "50ms"\n')
+    worker = house.worker()
+    house.ended(house.submit("true"))
+    with open(house.home / "slots.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        job = house.submit("true")
+        _despair(worker)
+
+    assert house.ended(job).state == "succeeded"
+
+
+def test_jobs_of_a_board_that_took_the_place_of_another_are_run(house: House) -> None:
+    """Such as one that begins anew; also its first change is news."""
+    house.worker()
+    for _ in range(3):
+        house.ended(house.submit("true"))
+    for path in house.home.glob("jobs.db*"):
+        path.rename(house.directory / path.name)
+
+    job = house.submit("true")
+
+    assert job == 1
+    assert house.ended(job).state == "succeeded"
