@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,3 +164,22 @@ def test_logs_can_be_followed_while_they_grow(house: House) -> None:
             (house.directory / f"go{line.decode()}").touch()
 
     assert b"".join(seen) == b"1\n2\n3\n"
+
+
+def test_what_was_followed_is_not_told_again_while_a_job_waits_for_its_next_attempt(
+    house: House,
+) -> None:
+    """The output of each attempt comes once, however long the time between them."""
+    (house.home / "config.toml").write_text('[jobs]\napprove = "retries"\n')
+    house.worker()
+    job = house.submit("echo $HEADWAY_JOB; test $HEADWAY_JOB = 1.2", retries=1)
+    seen: list[bytes] = []
+    follower = threading.Thread(target=lambda: seen.extend(house.jobs.follow(job)))
+    follower.start()
+    until(lambda: seen and house.state(job) == "held", "the end of the first attempt")
+    house.jobs.move_first(job)  # refused, but its bell rings
+    house.jobs.approve(job)
+
+    follower.join()
+
+    assert seen == [b"1.1\n", b"1.2\n"]
