@@ -113,3 +113,36 @@ def test_jobs_of_a_board_that_took_the_place_of_another_are_run(house: House) ->
 
     assert job == 1
     assert house.ended(job).state == "succeeded"
+
+
+def test_nothing_outlives_a_supervisor_that_fails(house: House) -> None:
+    """The reason is told, and the slot is free when all is gone."""
+    (house.home / "config.toml").write_text('[jobs]\nmax_log = "1KB"\n')
+    house.worker()
+    job = house.submit(
+        "setsid sleep 600 & echo > up; until test -e go; do sleep 0.01; done;"
+        " head -c 10000 /dev/zero; sleep 600"
+    )
+    house.file("up")
+    (house.home / "logs").rename(house.home / "elsewhere")
+    (house.home / "logs").touch()
+
+    (house.directory / "go").touch()
+
+    ended = house.ended(job)
+    assert not house.processes()
+    assert ended.state == "interrupted"
+    assert (ended.end_reason or "").startswith("its supervisor failed: NotADirectoryError")
+
+
+def test_names_that_are_no_text_do_no_harm(house: House) -> None:
+    """A program of such a name may be missing, as any other."""
+    house.worker()
+    job = house.keep(["./\udcff", "\udcfe"]).id
+
+    ended = house.ended(job)
+
+    assert (ended.state, ended.exit_code) == ("failed", 127)
+    assert ended.end_reason == "./\\udcff: no such program"
+    for command in ("show", "why", "wait", "logs"):
+        assert "Traceback" not in house.run(command, str(job), errors="replace").stderr

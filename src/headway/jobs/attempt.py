@@ -83,16 +83,25 @@ class Attendant:
                 return
             self._nursery.send("took", job=job, lifeline=lease.lifeline)
             self._bells.ring([job])
-            run = Run(
-                self._home,
-                self._settings,
-                beginning,
-                lease=lease,
-                nursery=self._nursery,
-                board=self._board,
-            )
-            ending = run.see_through()
+            try:
+                ending = self._run(beginning, lease)
+            except Exception as error:  # noqa: BLE001 - nothing of it may outlive its lease
+                sys.excepthook(*sys.exc_info())
+                family.end()
+                reason = f"its supervisor failed: {type(error).__name__}: {error}"
+                ending = Ending(INTERRUPTED, reason)
         self._write_down(job, beginning.number, ending)
+
+    def _run(self, beginning: Beginning, lease: Lease) -> Ending:
+        run = Run(
+            self._home,
+            self._settings,
+            beginning,
+            lease=lease,
+            nursery=self._nursery,
+            board=self._board,
+        )
+        return run.see_through()
 
     def _write_down(self, job: int, number: int, ending: Ending) -> None:
         """Until it works: a full disk must not turn a success into an interruption."""

@@ -163,7 +163,7 @@ class Nursery:
     def _bury(self) -> None:
         """Clear up after supervisors that ended; their slots are free only when all is gone."""
         died = self._reap()
-        if any(os.WIFSIGNALED(status) for _, status in died):
+        if any(status for _, status in died):
             died += self._end_orphans()
         for charge, status in died:
             self._pass_on(charge)
@@ -186,7 +186,7 @@ class Nursery:
         return died
 
     def _end_orphans(self) -> list[tuple[Charge, int]]:
-        """Kill what a killed supervisor has left, until nothing of it is there."""
+        """Kill what a supervisor has left that was killed or failed, until nothing is there."""
         died = self._reap()
         while family.tell(signal.SIGKILL, but=frozenset(self._charges)):
             time.sleep(_INSIST_SECONDS)
