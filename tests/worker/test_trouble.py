@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from tests.worker.kit import kill, until
 
+from headway.jobs.line import Line
 from headway.jobs.orders import Order
+from headway.stores.reader import Reader
 
 if TYPE_CHECKING:
     import subprocess
 
+    import pytest
     from tests.worker.kit import House
 
 
@@ -146,3 +149,25 @@ def test_names_that_are_no_text_do_no_harm(house: House) -> None:
     assert ended.end_reason == "./\\udcff: no such program"
     for command in ("show", "why", "wait", "logs"):
         assert "Traceback" not in house.run(command, str(job), errors="replace").stderr
+
+
+def test_who_has_many_places_in_line_does_not_look_at_all_of_them_when_one_moves_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker has thousands, and something happens at their head all the time."""
+    looks: list[str] = []
+
+    def look(_: Reader, holder: str) -> list[str]:
+        looks.append(holder)
+        return []
+
+    house.governor.pause("agent")
+    line = Line(house.governor.turnstile)
+    for _ in range(20):
+        line.stand(house.jobs.board.wishes("id = ?", house.submit("true"))[0])
+    monkeypatch.setattr(Reader, "in_front_of", look)
+
+    for job in line.jobs():
+        line.leave(job)
+
+    assert len(looks) < 10  # now and then, by those who listen

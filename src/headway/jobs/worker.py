@@ -419,7 +419,8 @@ class Worker:
 
     def _wind_down(self) -> None:
         """Let nobody in any more; end those inside if that was wanted."""
-        for job in [*self._line.jobs(), *self._ready]:
+        # The last first: whenever the first one leaves, another has to take its part.
+        for job in [*reversed(self._line.jobs()), *self._ready]:
             self._line.leave(job)
             if job in self._ready:
                 self._line.give_back(self._ready.pop(job))

@@ -132,7 +132,7 @@ class Wakeups:
         gone = []
         for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
-                self._watch_holders()
+                self._watch(self._reader.at_work())
             elif not self._home.presence.send(holder, message):
                 gone.append(holder)  # dead, or dying
         for died, tickets in _drain(self._buried):
@@ -173,7 +173,7 @@ class Wakeups:
         elif kind == "e":
             ended.append(rest)
         elif kind == "h":
-            self._watch_holders()
+            self._watch(self._reader.at_work())
         elif kind in ("v", "a"):
             self._look_anew()
 
@@ -194,11 +194,11 @@ class Wakeups:
         for decision in self._reader.decisions(self._home.presence.id):
             self._office.decided(decision)
         if self._office.waiting_tickets():
-            self._watch_holders()
+            self._watch(self._reader.in_front_of(self._home.holder_id))
 
-    def _watch_holders(self) -> None:
+    def _watch(self, holders: list[str]) -> None:
         """Be there when one of those ends who keep us waiting."""
-        gone = self._home.presence.watch(self._reader.in_front_of(self._home.holder_id))
+        gone = self._home.presence.watch(holders)
         if gone:
             self._office.reclaim(gone)
 
