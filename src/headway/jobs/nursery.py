@@ -181,7 +181,11 @@ class Nursery:
     def _reap(self) -> list[tuple[Charge, int]]:
         died = []
         for pid, status in family.news():
-            if pid in self._charges and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            if pid not in self._charges or os.WIFCONTINUED(status):
+                continue
+            if os.WIFSTOPPED(status):  # by its own job, perhaps; asleep it could not end that
+                os.kill(pid, signal.SIGCONT)
+            else:
                 died.append((self._charges.pop(pid), status))
         return died
 
