@@ -166,9 +166,17 @@ def _expiry(expire: float | str | None) -> float | None:
 
 
 def _name(what: str, value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > MAX_NAME_LENGTH:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not _is_text(value):
         raise ConfigError(f"{what} must be a name of at most {MAX_NAME_LENGTH} letters")
     return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _url(url: object) -> str:
@@ -215,7 +223,7 @@ class Surroundings:
     __slots__ = ("directory", "environ", "umask")
 
     def __init__(self) -> None:
-        self.directory, self.umask = os.getcwd(), _own_umask()
+        self.directory, self.umask = _own_directory(), _own_umask()
         self.environ = _joined(os.environb)
 
 
@@ -232,6 +240,13 @@ def unpacked(environ: bytes) -> dict[str, str]:
     """What was packed."""
     pairs = (pair.partition("=") for pair in os.fsdecode(environ).split("\0") if pair)
     return {name: value for name, _, value in pairs}
+
+
+def _own_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the current directory is gone, so no job can run in it") from None
 
 
 def _own_umask() -> int:
