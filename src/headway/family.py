@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+
+from headway.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
+_INSIST_SECONDS = 0.02
 
 
 def adopt_orphans() -> None:
@@ -72,9 +76,16 @@ def tell(signum: int, *, but: frozenset[int] = frozenset()) -> int:
         try:
             process.send_signal(signum)
             reached += 1
-        except psutil.NoSuchProcess:
-            pass
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            pass  # gone, or another user's by now: sudo
     return reached
+
+
+def end() -> None:
+    """Kill all of them, and return when none is left."""
+    while not any(pid == 0 for pid, _ in news()):
+        tell(signal.SIGKILL)
+        time.sleep(_INSIST_SECONDS)
 
 
 def _is_alive(process: psutil.Process) -> bool:

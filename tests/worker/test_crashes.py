@@ -6,7 +6,11 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from tests.worker.kit import is_alive, kill, until
+import pytest
+from tests.worker.kit import PROGRAM, is_alive, kill, until
+
+from headway.cli import worker
+from headway.jobs.post import Post
 
 if TYPE_CHECKING:
     from tests.worker.kit import House
@@ -209,3 +213,28 @@ def test_a_worker_may_leave_when_there_is_nothing_to_do(house: House) -> None:
     assert house.ended(job).state == "succeeded"
     worker.wait()
     assert house.jobs.worker() is None
+
+
+def test_a_job_may_stop_the_worker(house: House) -> None:
+    """It does not wait for the worker, which waits for the job."""
+    worker = house.worker()
+    job = house.submit(f"{PROGRAM} worker stop")
+
+    ended = house.ended(job)
+
+    assert ended.state == "succeeded"
+    assert house.output(job).startswith(f"Worker {worker.pid} stops when this job")
+    worker.wait()
+
+
+def test_stopping_a_worker_that_has_not_said_its_name_yet_ends_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between its lock and its first words there is no pid to send a signal to."""
+    looks = iter([(0, 0.0), None])
+    monkeypatch.setattr(Post, "holder", lambda _: next(looks))
+    monkeypatch.setattr(os, "kill", lambda pid, _: pytest.fail(f"told {pid}"))
+
+    worker.stop.callback(now=False)  # type: ignore[misc]
+
+    assert capsys.readouterr().out == "No worker runs.\n"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.worker.kit import is_alive, until
+
+from headway.cli.wait import wait_for_all
 
 if TYPE_CHECKING:
     from tests.worker.kit import House
@@ -163,3 +167,52 @@ def test_logs_can_be_followed_while_they_grow(house: House) -> None:
             (house.directory / f"go{line.decode()}").touch()
 
     assert b"".join(seen) == b"1\n2\n3\n"
+
+
+def test_what_was_followed_is_not_told_again_while_a_job_waits_for_its_next_attempt(
+    house: House,
+) -> None:
+    """The output of each attempt comes once, however long the time between them."""
+    (house.home / "config.toml").write_text('[jobs]\napprove = "retries"\n')
+    house.worker()
+    job = house.submit("echo $HEADWAY_JOB; test $HEADWAY_JOB = 1.2", retries=1)
+    seen: list[bytes] = []
+    follower = threading.Thread(target=lambda: seen.extend(house.jobs.follow(job)))
+    follower.start()
+    until(lambda: seen and house.state(job) == "held", "the end of the first attempt")
+    house.jobs.move_first(job)  # refused, but its bell rings
+    house.jobs.approve(job)
+
+    follower.join()
+
+    assert seen == [b"1.1\n", b"1.2\n"]
+
+
+def test_a_job_that_stops_its_supervisor_can_be_cancelled(house: House) -> None:
+    """The supervisor is told to go on."""
+    house.worker()
+    job = house.submit("kill -STOP $PPID; echo > done; sleep 600")
+    until((house.directory / "done").exists, "what it does to its supervisor")
+
+    house.jobs.cancel(job)
+
+    assert house.ended(job).state == "cancelled"
+
+
+def test_the_time_to_wait_is_that_for_all_jobs(house: House) -> None:
+    """However many they are; none gets all of it anew."""
+    jobs = [house.submit("true", hold=True) for _ in range(2)]
+    house.jobs.cancel(jobs[0])
+    timeouts: list[object] = []
+
+    class Jobs:
+        """Remembers how long it was to wait."""
+
+        def wait_for(self, _: int, *, timeout: object) -> object:
+            timeouts.append(timeout)
+            return house.jobs.get(jobs[0])
+
+    wait_for_all(SimpleNamespace(jobs=Jobs()), jobs, timeout_seconds=60.0)  # type: ignore[arg-type]
+
+    assert isinstance(timeouts[1], float)
+    assert timeouts[1] < 60.0

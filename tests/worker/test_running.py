@@ -153,3 +153,17 @@ def test_status_names_the_job_and_its_command(house: House) -> None:
     assert lease.id.endswith(f"-job{job}")
     assert lease.task == "issue-16"
     assert f"job {job}: sh -c sleep 60" in lease.holder.command
+
+
+def test_what_cannot_be_kept_is_refused_in_words(house: House) -> None:
+    """A directory that is gone, and a name that is no text."""
+    gone = house.directory / "gone"
+    gone.mkdir()
+
+    here = house.run("submit", "--dedupe", "\udcff", "--", "true")
+    there = house.run("run", "--", "sh", "-c", f"cd {gone}; rmdir {gone}; {PROGRAM} submit true")
+
+    assert (here.returncode, there.returncode) == (64, 64)
+    assert "dedupe must be a name" in here.stderr
+    assert "the current directory is gone" in there.stderr
+    assert not house.jobs.all()

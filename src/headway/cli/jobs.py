@@ -146,8 +146,8 @@ def _age(job: Job) -> str:
 def _capacities(governor: Governor, jobs: Sequence[Job]) -> list[Capacity]:
     """Those of the limited keys that unfinished jobs count on."""
     counted = {key for job in jobs if not job.is_finished for key in keys.path(job.keys)}
-    limited = {limit.key for limit in governor.snapshot().limits if limit.limit != UNLIMITED}
-    return [governor.capacity(key) for key in sorted(counted & limited)]
+    capacities = [governor.capacity(key) for key in sorted(counted)]
+    return [capacity for capacity in capacities if capacity.limit != UNLIMITED]
 
 
 def _outlook(capacity: Capacity) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -49,11 +50,13 @@ def wait_for_all(
     timeout_seconds: float | None = None,
     quiet: bool = False,
 ) -> int:
-    """Wait for each; the first code that is not 0."""
-    codes = []
+    """Wait for all of them, so long in all; the first code that is not 0."""
+    codes, started = [], time.monotonic()
     for job in jobs:
+        waited = time.monotonic() - started
+        left = None if timeout_seconds is None else max(0.0, timeout_seconds - waited)
         try:
-            ended = governor.jobs.wait_for(job, timeout=timeout_seconds)
+            ended = governor.jobs.wait_for(job, timeout=left)
         except QueueTimeout:
             output.talk(f"job {job} has not ended yet; it goes on")
             return TIMED_OUT

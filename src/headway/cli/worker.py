@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,11 @@ from headway import config
 from headway.cli import Failure, output
 from headway.cli.arguments import duration
 
+if TYPE_CHECKING:
+    from headway.jobs.post import Post
+
 _RUNS_ALREADY = 1
+_LOOK_SECONDS = 0.01
 
 
 @click.group("worker", invoke_without_command=True)
@@ -85,17 +90,35 @@ def stop(*, now: bool) -> int:
     from headway.jobs.post import Post  # noqa: PLC0415
 
     post = Post(config.home_directory())
-    holder = post.holder()
-    if holder is None:
+    pid = _pid(post)
+    if pid is None or not _tell(pid, signal.SIGQUIT if now else signal.SIGTERM):
         output.data("No worker runs.")
         return 0
-    pid, _ = holder
+    if "HEADWAY_JOB" in os.environ:  # it waits for us
+        output.data(f"Worker {pid} stops when this job and all others have ended.")
+        return 0
     if not now:
         output.talk(f"worker {pid} finishes what runs; --now would end it")
-    os.kill(pid, signal.SIGQUIT if now else signal.SIGTERM)
     post.wait_until_free()
     output.data(f"Worker {pid} stopped.")
     return 0
+
+
+def _pid(post: Post) -> int | None:
+    """Of the worker, as soon as it has said that."""
+    while (holder := post.holder()) is not None:
+        if holder[0]:
+            return holder[0]
+        time.sleep(_LOOK_SECONDS)
+    return None
+
+
+def _tell(pid: int, signum: int) -> bool:
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _detach(idle_exit: float | None) -> int:
@@ -114,7 +137,7 @@ def _detach(idle_exit: float | None) -> int:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             log = os.path.join(settings.home, "logs", "worker.log")
             raise Failure(f"the worker ended at once; see {log}", _RUNS_ALREADY)
-        time.sleep(0.01)
+        time.sleep(_LOOK_SECONDS)
     output.data(f"Worker {pid} runs in the background.")
     return 0
 

@@ -197,13 +197,13 @@ class Jobs:
         """
         from headway.jobs import log  # noqa: PLC0415
 
+        # The attempt that is followed, or was followed last.
         number, follower = 0, None
         with self._bells.watch(job) as bell:
             while True:
                 found = self._look().find(job)
-                if found.attempts and number == 0:
-                    number = found.attempts
-                if number and follower is None:
+                if follower is None and found.attempts > number:
+                    number = number + 1 if number else found.attempts
                     follower = log.Follower(log.path_of(self.home, job, number))
                 if follower is not None:
                     is_over = self._look().attempt_is_over(job, number) is not None
@@ -211,10 +211,8 @@ class Jobs:
                     if is_over:
                         follower.close()
                         follower = None
-                        number = number + 1 if found.attempts > number else 0
-                        if number:
-                            continue
-                if follower is None and found.is_finished:
+                        continue
+                elif found.is_finished:
                     self._seen(found)
                     return
                 bell.wait(_FOLLOW_SECONDS if follower else _LOOK_SECONDS)

@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headway import config, family, programs
@@ -28,6 +29,8 @@ from headway.jobs.watchdog import Watchdog
 from headway.slot import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headway.config import Settings
     from headway.jobs.rows import Beginning
     from headway.jobs.wire import Wire
@@ -55,6 +58,7 @@ class Attendant:
         self._governor.turnstile.switchboard.attend()
         # Whether the nursery has a copy of our lock.
         self._is_known = False
+        self._has_failed = False
 
     def serve(self) -> None:
         """See one job through after the other, until the nursery has no more for us."""
@@ -65,6 +69,8 @@ class Attendant:
                 return
             if order["kind"] == "start":  # else it comes too late for the last one
                 self._serve(order)
+                if self._has_failed:
+                    return
                 self._nursery.send("idle")
 
     def _serve(self, order: dict[str, Any]) -> None:
@@ -95,16 +101,26 @@ class Attendant:
             self._nursery.send("took", lifeline=None if self._is_known else lease.lifeline)
             self._is_known = True
             self._bells.ring([job])
-            run = Run(
-                self._home,
-                self._settings,
-                beginning,
-                lease=lease,
-                nursery=self._nursery,
-                board=self._board,
-            )
-            ending = run.see_through()
+            try:
+                ending = self._run(beginning, lease)
+            except Exception as error:  # noqa: BLE001 - nothing of it may outlive its lease
+                self._has_failed = True
+                sys.excepthook(*sys.exc_info())
+                family.end()
+                reason = f"its supervisor failed: {type(error).__name__}: {error}"
+                ending = Ending(INTERRUPTED, reason)
         self._write_down(job, beginning.number, ending)
+
+    def _run(self, beginning: Beginning, lease: Lease) -> Ending:
+        run = Run(
+            self._home,
+            self._settings,
+            beginning,
+            lease=lease,
+            nursery=self._nursery,
+            board=self._board,
+        )
+        return run.see_through()
 
     def _write_down(self, job: int, number: int, ending: Ending) -> None:
         """Until it works: a full disk must not turn a success into an interruption."""
@@ -147,28 +163,21 @@ class Run:
 
     def see_through(self) -> Ending:
         """Run it; how it ended, when nothing of it is left."""
-        self._wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-        try:
-            self._start()
-        except NotStartable as error:
-            self._log.note(str(error))
-            self._log.close()
-            signal.set_wakeup_fd(-1)
-            for descriptor in (self._wake, woken):
-                os.close(descriptor)
-            return Ending(FAILED, str(error), exit_code=error.exit_code)
-        while not self._is_family_gone():
-            self._watch()
-            self._strike()
-            self._attend()
-        while self._take_output():
-            pass
+        with _woken_by_children() as self._wake:
+            try:
+                self._start()
+            except NotStartable as error:
+                self._log.note(str(error))
+                self._log.close()
+                return Ending(FAILED, str(error), exit_code=error.exit_code)
+            while not self._is_family_gone():
+                self._watch()
+                self._strike()
+                self._attend()
+            while self._take_output():
+                pass
+            os.close(self._output)
         self._log.close()
-        signal.set_wakeup_fd(-1)
-        for descriptor in (self._wake, woken, self._output):
-            os.close(descriptor)
         ending = self._verdict()
         ending.output_bytes = self._log.written
         return ending
@@ -308,6 +317,20 @@ class Run:
         if code == 0:
             return Ending(SUCCEEDED, trouble.removeprefix("; ") or None, exit_code=0)
         return Ending(FAILED, f"{_how(code)}{trouble}", exit_code=code)
+
+
+@contextmanager
+def _woken_by_children() -> Iterator[int]:
+    """A descriptor that becomes readable when a child has ended."""
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    try:
+        yield wake
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(wake)
+        os.close(woken)
 
 
 def _how(code: int | None) -> str:

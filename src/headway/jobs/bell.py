@@ -7,6 +7,7 @@ is a hint and the board is the truth: who missed one finds out by a look now and
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -40,10 +41,9 @@ class Bells:
     def _ring(self, path: str) -> None:
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        except OSError:  # its watcher is gone
-            _unlink(path)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # its watcher is gone
+                _unlink(path)
             return
         try:
             os.write(pipe, _RING)
@@ -63,10 +63,13 @@ class Bell:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        os.mkfifo(path, 0o600)
+        # Hidden until it is heard: who rings a bell that nobody hears takes it away.
+        hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
+        os.mkfifo(hidden, 0o600)
         # For writing too: without a writer a pipe is always ready to be read.
-        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         assert stat.S_ISFIFO(os.fstat(self._pipe).st_mode)
+        os.rename(hidden, path)
 
     def fileno(self) -> int:
         """For those who wait for other things as well."""

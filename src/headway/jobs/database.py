@@ -37,6 +37,8 @@ class JobsDatabase:
         self._guard: Guard | None = None
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
+        # How often that was: once more when another file has taken the place of the first.
+        self.opened = 0
         self._pid = 0
         self._lock = _thread.RLock()
 
@@ -149,6 +151,7 @@ class JobsDatabase:
         if created:
             _sync_directory(self._home)
         self._connection, self._identity = connection, _identity(self.path)
+        self.opened += 1
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -56,7 +56,7 @@ class LogWriter:
 
     def note(self, text: str) -> None:
         """Write a line of our own."""
-        self.write(f"[headway: {text}]\n".encode())
+        self.write(os.fsencode(f"[headway: {text}]\n"))
 
     def close(self) -> None:
         """The output is complete."""

@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import psutil  # noqa: F401
@@ -63,6 +64,9 @@ class Nursery:
         # Those that are ready and have no job yet.
         self._spares: list[Charge] = []
         self._is_worker_gone = False
+        # What the worker does not take in yet. If we waited for that while it waits for us
+        # to take in what it says, both would wait for good.
+        self._outbox: deque[tuple[str, dict[str, object]]] = deque()
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
@@ -117,18 +121,33 @@ class Nursery:
         by_descriptor = {charge.wire.fileno(): charge for charge in self._charges.values()}
         for descriptor in (self._wake, *by_descriptor):
             poll.register(descriptor, select.POLLIN)
-        if not self._is_worker_gone:
-            poll.register(self._worker.fileno(), select.POLLIN)
+        wanted = 0 if self._is_worker_gone else select.POLLIN
+        wanted |= select.POLLOUT if self._outbox else 0
+        if wanted:
+            poll.register(self._worker.fileno(), wanted)
         is_short = len(self._spares) < _SPARES and not self._is_worker_gone
         ready = poll.poll(_QUIET_MILLISECONDS if is_short else None)
-        for descriptor, _ in ready:
+        for descriptor, events in ready:
             if descriptor == self._wake:
                 os.read(self._wake, 4096)
             elif descriptor in by_descriptor:
                 self._pass_on(by_descriptor[descriptor])
-            else:
+            elif not self._is_worker_gone and events & ~select.POLLOUT:
                 self._obey()
+        self._speak()
         return bool(ready)
+
+    def _speak(self) -> None:
+        """Tell the worker as much as it takes in."""
+        while self._outbox:
+            kind, facts = self._outbox[0]
+            if not self._worker.offer(kind, **facts):
+                return
+            self._outbox.popleft()
+
+    def _tell(self, kind: str, **facts: object) -> None:
+        self._outbox.append((kind, facts))
+        self._speak()
 
     def _obey(self) -> None:
         """Do what the worker says; if it is gone, end everything."""
@@ -156,7 +175,7 @@ class Nursery:
         if kind == "idle":
             self._rest(charge)
             kind = "gone"
-        self._worker.send(kind, **{**message, "job": job})
+        self._tell(kind, **{**message, "job": job})
 
     def _rest(self, charge: Charge) -> None:
         """A supervisor is done with its job: it may have another, or leave if there are enough."""
@@ -169,7 +188,7 @@ class Nursery:
     def _bury(self) -> None:
         """Clear up after supervisors that ended; their slots are free only when all is gone."""
         died = self._reap()
-        if any(os.WIFSIGNALED(status) for _, status in died):
+        if any(status for _, status in died):
             died += self._end_orphans()
         for charge, status in died:
             self._pass_on(charge)
@@ -182,17 +201,21 @@ class Nursery:
                     # It cannot open the home, and that will not be better at once.
                     time.sleep(_RETRY_SECONDS)
             if charge.job is not None:
-                self._worker.send("gone", job=charge.job)
+                self._tell("gone", job=charge.job)
 
     def _reap(self) -> list[tuple[Charge, int]]:
         died = []
         for pid, status in family.news():
-            if pid in self._charges and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            if pid not in self._charges or os.WIFCONTINUED(status):
+                continue
+            if os.WIFSTOPPED(status):  # by its own job, perhaps; asleep it could not end that
+                os.kill(pid, signal.SIGCONT)
+            else:
                 died.append((self._charges.pop(pid), status))
         return died
 
     def _end_orphans(self) -> list[tuple[Charge, int]]:
-        """Kill what a killed supervisor has left, until nothing of it is there."""
+        """Kill what a supervisor has left that was killed or failed, until nothing is there."""
         died = self._reap()
         while family.tell(signal.SIGKILL, but=frozenset(self._charges)):
             time.sleep(_INSIST_SECONDS)

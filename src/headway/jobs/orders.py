@@ -217,14 +217,17 @@ def _length(value: object, name: str) -> float:
 
 
 def _name(what: str, value: object) -> str:
-    if isinstance(value, str) and 0 < len(value) <= MAX_NAME_LENGTH:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            return value
-    raise ConfigError(f"{what} must be a name of 1 to {MAX_NAME_LENGTH} letters, got {value!r}")
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not _is_text(value):
+        raise ConfigError(f"{what} must be a name of 1 to {MAX_NAME_LENGTH} letters, got {value!r}")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _url(url: object) -> str:

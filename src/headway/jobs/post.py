@@ -19,11 +19,12 @@ class Post:
     def take(self) -> bool:
         """Be the one; false if there is one."""
         lock = os.open(self._path, _OPEN, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return False
+        while not _locked(lock, fcntl.LOCK_EX):
+            if not _locked(lock, fcntl.LOCK_SH):
+                os.close(lock)
+                return False
+            # Only people who look who is there, and they leave at once.
+            fcntl.flock(lock, fcntl.LOCK_UN)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()} {time.time():.3f}\n".encode(), 0)
         self._lock = lock
@@ -62,3 +63,11 @@ class Post:
             fcntl.flock(lock, fcntl.LOCK_SH)
         finally:
             os.close(lock)
+
+
+def _locked(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

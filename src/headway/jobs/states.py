@@ -28,7 +28,9 @@ class Ending:
         ended_by: Mapping[str, object] | None = None,
         event: str = "",
     ) -> None:
-        self.state, self.reason, self.exit_code = state, reason, exit_code
+        self.state, self.exit_code = state, exit_code
+        # Names of files in it need not be text, but the board takes nothing else.
+        self.reason = reason and reason.encode(errors="backslashreplace").decode()
         # The watchdog that ended it: its name, its setting and value, the last activity.
         self.ended_by = ended_by
         # What people are told, where the state alone does not say it.

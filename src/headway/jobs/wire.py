@@ -45,6 +45,16 @@ class Wire:
             return False
         return True
 
+    def offer(self, kind: str, **facts: object) -> bool:
+        """Say something if that can be done without waiting; false if it cannot."""
+        try:
+            self._socket.send(json.dumps({"kind": kind, **facts}).encode(), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # nobody is there who could hear it
+        return True
+
     def receive(self) -> dict[str, Any] | None:
         """The next message, waited for; nothing if the other end is gone.
 

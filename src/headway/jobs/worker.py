@@ -62,7 +62,7 @@ class Worker:
         self._messengers = Messengers(self._home, self._board)
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         # Jobs that have their slots and wait for memory; those handed to a supervisor, with
-        # our lease until it has taken over; and those that run.
+        # our lease until it has taken over; and those whose supervisor has, or ends.
         self._ready: dict[int, Ticket] = {}
         self._starting: dict[int, Ticket] = {}
         self._running: set[int] = set()
@@ -70,9 +70,16 @@ class Worker:
         self._strangers: set[int] = set()
         self._ended_strangers: list[int] = []
         self._told_to_cancel: set[int] = set()
+        # What is to be written down as soon as the board can be used: jobs whose attempt is
+        # over, and why others will never get their slots.
+        self._over: set[int] = set()
+        self._refused: dict[int, str] = {}
+        # Whether there may be attempts of a nursery that was killed.
+        self._is_in_doubt = False
         # Jobs that could not be started, with the time of the next try and its delay.
         self._delayed: dict[int, tuple[float, float]] = {}
-        self._seen_revision = 0
+        # The last change that was seen, and in which board.
+        self._seen_revision = self._seen_board = 0
         self._stop_signal = ""
         self._is_short_of_memory = False
         self._next_chores = 0.0
@@ -92,12 +99,12 @@ class Worker:
         self._close()
 
     def _is_over(self) -> bool:
-        if self._starting or self._running or self._strangers:
+        if self._starting or self._running or self._strangers or self._over:
             self._busy_at = time.monotonic()
             return False
         if self._stop_signal:
             return True
-        if len(self._line) or self._ready or self._delayed:
+        if len(self._line) or self._ready or self._delayed or self._refused:
             self._busy_at = time.monotonic()
             return False
         return self._idle_exit is not None and time.monotonic() - self._busy_at > self._idle_exit
@@ -146,11 +153,13 @@ class Worker:
         if self._nursery.fileno() in ready:
             self._hear()
         while self._ended_strangers:
-            self._stranger_ended(self._ended_strangers.pop())
+            self._over.add(self._ended_strangers.pop())
         try:
+            self._settle()
             # First of all: whoever has its slots is waiting for nothing but us.
             for job, ticket, decision in self._line.news():
                 self._decided(job, ticket, decision)
+            self._cancel_refused()
             self._start_ready()
             self._heed_settings()
             if self._stop_signal:
@@ -182,22 +191,28 @@ class Worker:
     def _look(self) -> None:
         """See to the jobs that changed."""
         changed = self._board.changed_since(self._seen_revision)
+        if self._board.database.opened != self._seen_board:  # another one took its place
+            self._seen_board, self._seen_revision = self._board.database.opened, 0
+            changed = self._board.changed_since(0)
         for wish in changed:
-            self._seen_revision = wish.revision
             self._consider(wish)
+            self._seen_revision = wish.revision
         soon = self._board.seconds_to_expiry() if changed else None
         if soon is not None:  # perhaps sooner than all that was known
             self._next_chores = min(self._next_chores, time.monotonic() + max(0.01, soon))
 
     def _look_at_everything(self) -> None:
-        for wish in self._board.wishes("state in ('queued', 'running') order by rank, id"):
-            self._seen_revision = max(self._seen_revision, wish.revision)
+        wishes = self._board.wishes("state in ('queued', 'running') order by rank, id")
+        self._seen_board = self._board.database.opened
+        for wish in wishes:
             if not self._stop_signal:
                 self._consider(wish)
+        self._seen_revision = max([self._seen_revision, *(wish.revision for wish in wishes)])
 
     def _consider(self, wish: Wish) -> None:
         job = wish.id
         if wish.state == RUNNING:
+            self._reconcile(job)
             if wish.cancel_reason is not None and job not in self._told_to_cancel:
                 self._told_to_cancel.add(job)
                 self._nursery.send("cancel", job=job, reason=wish.cancel_reason)
@@ -211,7 +226,12 @@ class Worker:
 
     def _is_seen_to(self, job: int) -> bool:
         """Whether more than a place in line is known for it already."""
-        known = (self._ready, self._starting, self._running, self._delayed)
+        places = (self._ready, self._starting, self._running, self._strangers)
+        return any(job in group for group in (*places, self._delayed, self._refused))
+
+    def _is_attended(self, job: int) -> bool:
+        """Whether we will hear of the end of its attempt."""
+        known = (self._starting, self._running, self._strangers, self._over)
         return any(job in group for group in known)
 
     # -- granted ------------------------------------------------------------------------------
@@ -223,11 +243,15 @@ class Worker:
             self._delay(job)
         elif isinstance(decision, Refused):
             reason = f"it can never fit on {decision.key}: its weight is {ticket.weight}"
+            self._refused[job] = reason
+        else:
+            self._refused[job] = "its ticket was cancelled"
+
+    def _cancel_refused(self) -> None:
+        for job, reason in list(self._refused.items()):
             self._board.cancel(job, reason)
             self._bells.ring([job])
-        else:
-            self._board.cancel(job, "its ticket was cancelled")
-            self._bells.ring([job])
+            del self._refused[job]
 
     def _start_ready(self) -> None:
         """Start what was granted, unless that would exhaust the memory."""
@@ -278,14 +302,13 @@ class Worker:
         job, kind = message["job"], message["kind"]
         if job is None:
             self._say(message.get("reason", kind))
-        elif kind == "took":
-            self._let_go(job)
-            self._running.add(job)
         elif kind == "gone":
             self._attempt_is_over(job)
-        else:  # declined, failed
-            self._say(f"job {job} was not started: {message['reason']}")
+        else:
             self._let_go(job)
+            self._running.add(job)
+            if kind != "took":  # declined, failed
+                self._say(f"job {job} was not started: {message['reason']}")
             if kind == "failed":
                 self._delay(job)
 
@@ -295,16 +318,29 @@ class Worker:
             self._line.give_back(ticket)
 
     def _attempt_is_over(self, job: int) -> None:
-        """The supervisor and all it had are gone; usually it has written how that ended."""
+        """The supervisor and all it had are gone."""
         self._let_go(job)
-        self._running.discard(job)
-        self._told_to_cancel.discard(job)
-        for _, number, _ in self._board.under_way(job):
-            self._interrupt(job, number, "its supervisor was killed")
-        wish = self._board.wish(job)
-        if wish is not None and not self._stop_signal:
-            self._consider(wish)
-        self._tell_if_empty()
+        self._over.add(job)
+
+    def _settle(self) -> None:
+        """See to jobs whose attempt is over; usually its supervisor has written how it ended."""
+        if self._is_in_doubt:
+            self._reconcile()
+            self._look_at_everything()
+            self._is_in_doubt = False
+        for job in list(self._over):
+            for _, number, _ in self._board.under_way(job):
+                if job in self._strangers:
+                    self._lost(job, number)
+                else:
+                    self._interrupt(job, number, "its supervisor was killed")
+            wish = self._board.wish(job)
+            for group in (self._strangers, self._running, self._told_to_cancel):
+                group.discard(job)
+            if wish is not None and not self._stop_signal:
+                self._consider(wish)
+            self._over.discard(job)
+            self._tell_if_empty()
 
     def _interrupt(self, job: int, number: int, reason: str) -> None:
         log.join(log.path_of(self._home, job, number))
@@ -318,9 +354,13 @@ class Worker:
 
     # -- what earlier workers left ----------------------------------------------------------------
 
-    def _reconcile(self) -> None:
-        """Find out what became of attempts that another worker has started."""
-        for job, number, holder in self._board.under_way():
+    def _reconcile(self, only: int | None = None) -> None:
+        """Find out what became of attempts that another worker or nursery has started."""
+        if only is not None and self._is_attended(only):
+            return
+        for job, number, holder in self._board.under_way(only):
+            if self._is_attended(job):
+                continue
             if self._live.is_alive(holder):
                 self._strangers.add(job)
                 background.start(self._await_stranger, job, holder)
@@ -331,13 +371,6 @@ class Worker:
         self._live.wait_for_end(holder)
         self._ended_strangers.append(job)
         os.write(self._woken, b".")
-
-    def _stranger_ended(self, job: int) -> None:
-        self._strangers.discard(job)
-        self._running.discard(job)
-        for _, number, _ in self._board.under_way(job):
-            self._lost(job, number)
-        self._attempt_is_over(job)
 
     def _lost(self, job: int, number: int) -> None:
         """Nobody is left who could say how it ended; see to it that it has."""
@@ -351,9 +384,8 @@ class Worker:
         for job in list(self._starting):
             self._let_go(job)
         self._running.clear()
-        self._reconcile()
+        self._is_in_doubt = True
         self._nursery, self._nursery_pid = self._start_nursery()
-        self._look_at_everything()
 
     def _start_nursery(self) -> tuple[Wire, int]:
         near, far = Wire.pair()
@@ -391,7 +423,8 @@ class Worker:
 
     def _wind_down(self) -> None:
         """Let nobody in any more; end those inside if that was wanted."""
-        for job in [*self._line.jobs(), *self._ready]:
+        # The last first: whenever the first one leaves, another has to take its part.
+        for job in [*reversed(self._line.jobs()), *self._ready]:
             self._line.leave(job)
             if job in self._ready:
                 self._line.give_back(self._ready.pop(job))

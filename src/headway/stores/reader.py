@@ -182,6 +182,10 @@ class Reader:
         query = "select 1 from leases where id = ?"
         return self._read(lambda look: bool(look(query, (ticket_id,))))
 
+    def at_work(self) -> list[str]:
+        """Everyone who holds something."""
+        return [found for (found,) in self._read(lambda look: look(HOLDERS_AT_WORK))]
+
     def in_front_of(self, holder: str, *, has_many: bool) -> list[str]:
         """Whose end the holder has to notice, for all its waiting tickets.
 

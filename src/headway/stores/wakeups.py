@@ -134,7 +134,7 @@ class Wakeups:
         gone = []
         for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
-                self._watch_holders()
+                self._watch(self._reader.at_work())
             elif not self._home.presence.send(holder, message):
                 gone.append(holder)  # dead, or dying
         for died, tickets in _drain(self._buried):
@@ -175,7 +175,7 @@ class Wakeups:
         elif kind == "e":
             ended.append(rest)
         elif kind == "h":
-            self._watch_holders()
+            self._watch(self._reader.at_work())
         elif kind in ("v", "a"):
             self._look_anew()
 
@@ -196,13 +196,12 @@ class Wakeups:
         for decision in self._reader.decisions(self._home.presence.id):
             self._office.decided(decision)
         if self._office.waiting_tickets(1):
-            self._watch_holders()
+            has_many = len(self._office.waiting_tickets(_MANY_TICKETS)) >= _MANY_TICKETS
+            self._watch(self._reader.in_front_of(self._home.holder_id, has_many=has_many))
 
-    def _watch_holders(self) -> None:
+    def _watch(self, holders: list[str]) -> None:
         """Be there when one of those ends who keep us waiting."""
-        has_many = len(self._office.waiting_tickets(_MANY_TICKETS)) >= _MANY_TICKETS
-        in_front = self._reader.in_front_of(self._home.holder_id, has_many=has_many)
-        gone = self._home.presence.watch(in_front)
+        gone = self._home.presence.watch(holders)
         if gone:
             self._office.reclaim(gone)
 

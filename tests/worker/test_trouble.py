@@ -1,0 +1,173 @@
+"""What people do to a board and its files while jobs are there; nothing is lost or stuck."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from typing import TYPE_CHECKING
+
+from tests.worker.kit import kill, until
+
+from headway.jobs.line import Line
+from headway.jobs.orders import Order
+from headway.stores.reader import Reader
+
+if TYPE_CHECKING:
+    import subprocess
+
+    import pytest
+    from tests.worker.kit import House
+
+
+def _despair(worker: subprocess.Popen[str]) -> None:
+    """Wait until a worker has said that something does not work."""
+    assert worker.stderr is not None
+    assert any("; trying again" in line for line in worker.stderr)
+
+
+def test_a_job_kept_after_others_were_forgotten_is_news(house: House) -> None:
+    """A worker that has seen all changes before would never look at it otherwise."""
+    board = house.jobs.board
+    house.jobs.cancel(house.submit("true"))
+    seen = board.changed_since(0)[-1].revision
+    house.jobs.prune()
+
+    job = house.submit("true")
+
+    assert [wish.id for wish in board.changed_since(seen)] == [job]
+
+
+def test_a_job_can_end_whose_followers_are_forgotten(house: House) -> None:
+    """Its end is written, and the worker goes on."""
+    worker = house.worker()
+    job = house.submit("until test -e go; do sleep 0.01; done; exit 3")
+    house.jobs.cancel(house.submit("true", after=[job]))
+    house.jobs.prune()
+    (house.directory / "go").touch()
+
+    ended = house.ended(job)
+
+    assert (ended.state, ended.exit_code) == ("failed", 3)
+    assert house.ended(house.submit("true")).state == "succeeded"
+    assert worker.poll() is None
+
+
+def test_the_end_of_a_job_reaches_the_last_of_a_long_chain(house: House) -> None:
+    """Longer than Python's stack is deep."""
+    first = last = house.submit("true")
+    for _ in range(sys.getrecursionlimit()):
+        last = house.submit("true", after=[last])
+
+    house.jobs.cancel(first)
+
+    ended = house.jobs.get(last)
+    assert ended.state == "cancelled"
+    assert ended.end_reason == f"it was to run after job {last - 1}, which was cancelled"
+
+
+def test_hundreds_of_jobs_may_start_at_once(house: House) -> None:
+    """The worker has more to say to its nursery, and that to it, than fits into a socket."""
+    order = Order(["true"], keys="free", directory=str(house.directory))
+    house.jobs.submit_many([order] * 350, start=False)
+
+    house.worker()
+
+    until(lambda: house.jobs.counts() == {"succeeded": 350}, "the end of all")
+
+
+def test_a_worker_outlives_a_board_that_cannot_be_written(house: House) -> None:
+    """What it has to write down is written as soon as that is possible."""
+    (house.home / "config.toml").write_text('[store]\ntimeout = "50ms"\n')
+    worker = house.worker()
+    job = house.submit("sleep 600", retries=1)
+    house.running(job)
+    with open(house.home / "jobs.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kill(house.supervisor(job))
+        _despair(worker)
+        assert house.state(job) == "running"
+
+    until(lambda: house.jobs.get(job).attempts == 2, "its second attempt")
+    assert house.jobs.details(job).attempts[0].end_reason == "its supervisor was killed"
+
+
+def test_a_job_is_not_forgotten_because_the_slots_cannot_be_written(house: House) -> None:
+    """It gets its place in line as soon as that is possible."""
+    (house.home / "config.toml").write_text('[store]\ntimeout = "50ms"\n')
+    worker = house.worker()
+    house.ended(house.submit("true"))
+    with open(house.home / "slots.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        job = house.submit("true")
+        _despair(worker)
+
+    assert house.ended(job).state == "succeeded"
+
+
+def test_jobs_of_a_board_that_took_the_place_of_another_are_run(house: House) -> None:
+    """Such as one that begins anew; also its first change is news."""
+    house.worker()
+    for _ in range(3):
+        house.ended(house.submit("true"))
+    for path in house.home.glob("jobs.db*"):
+        path.rename(house.directory / path.name)
+
+    job = house.submit("true")
+
+    assert job == 1
+    assert house.ended(job).state == "succeeded"
+
+
+def test_nothing_outlives_a_supervisor_that_fails(house: House) -> None:
+    """The reason is told, and the slot is free when all is gone."""
+    (house.home / "config.toml").write_text('[jobs]\nmax_log = "1KB"\n')
+    house.worker()
+    job = house.submit(
+        "setsid sleep 600 & echo > up; until test -e go; do sleep 0.01; done;"
+        " head -c 10000 /dev/zero; sleep 600"
+    )
+    house.file("up")
+    (house.home / "logs").rename(house.home / "elsewhere")
+    (house.home / "logs").touch()
+
+    (house.directory / "go").touch()
+
+    ended = house.ended(job)
+    assert not house.processes()
+    assert ended.state == "interrupted"
+    assert (ended.end_reason or "").startswith("its supervisor failed: NotADirectoryError")
+
+
+def test_names_that_are_no_text_do_no_harm(house: House) -> None:
+    """A program of such a name may be missing, as any other."""
+    house.worker()
+    job = house.keep(["./\udcff", "\udcfe"]).id
+
+    ended = house.ended(job)
+
+    assert (ended.state, ended.exit_code) == ("failed", 127)
+    assert ended.end_reason == "./\\udcff: no such program"
+    for command in ("show", "why", "wait", "logs"):
+        assert "Traceback" not in house.run(command, str(job), errors="replace").stderr
+
+
+def test_who_has_many_places_in_line_does_not_look_at_all_of_them_when_one_moves_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker has thousands, and something happens at their head all the time."""
+    looks: list[str] = []
+
+    def look(_: Reader, holder: str) -> list[str]:
+        looks.append(holder)
+        return []
+
+    house.governor.pause("agent")
+    line = Line(house.governor.turnstile)
+    for _ in range(20):
+        line.stand(house.jobs.board.wishes("id = ?", house.submit("true"))[0])
+    monkeypatch.setattr(Reader, "in_front_of", look)
+
+    for job in line.jobs():
+        line.leave(job)
+
+    assert len(looks) < 10  # now and then, by those who listen
