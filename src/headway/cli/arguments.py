@@ -61,6 +61,10 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(error)) from error
 
 
+# What SQLite can count to.
+JOB = click.IntRange(1, 2**62)
+
+
 def json_option(command: F) -> F:
     """Give a listing its ``--json``."""
     option = click.option(

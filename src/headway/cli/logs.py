@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import INTERRUPTED, NOT_THERE, Failure, completing, opening, output
+from headway.cli import INTERRUPTED, NOT_THERE, Failure, arguments, completing, opening, output
 from headway.cli.wait import ending
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("logs")
-@click.argument("job", metavar="ID", type=int, shell_complete=completing.jobs)
+@click.argument("job", metavar="ID", type=arguments.JOB, shell_complete=completing.jobs)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--attempt", metavar="N", type=int, help="Of this attempt [the last].")
 def command(job: int, *, follow: bool, attempt: int | None) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from headway.cli import NOT_THERE, USAGE, Failure, completing, opening, output
+from headway.cli import NOT_THERE, USAGE, Failure, arguments, completing, opening, output
 
 
 @click.command("move")
-@click.argument("job", metavar="ID", type=int, shell_complete=completing.jobs)
+@click.argument("job", metavar="ID", type=arguments.JOB, shell_complete=completing.jobs)
 @click.option("--first", is_flag=True, help="In front of everyone who waits.")
 def command(job: int, *, first: bool) -> int:
     """Move a queued job to the front of the line.

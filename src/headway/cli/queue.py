@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from headway.views import BlockedBy, Snapshot, WaitingView
 
 
+# So many of one line are shown.
+_SHOWN = 100
+
+
 @click.command("queue")
+@click.option("--all", "is_all", is_flag=True, help="All of them, however many there are.")
 @json_option
-def command(*, as_json: bool) -> None:
+def command(*, is_all: bool, as_json: bool) -> None:
     """Show everyone who waits, and what for.
 
     # is the place in the line of the key that blocks; a ticket waits at one key at a
@@ -44,7 +49,10 @@ def command(*, as_json: bool) -> None:
         if number:
             output.data("")
         output.heading(_title(blocked, snapshot, len(tickets)))
-        _show(blocked, tickets)
+        shown = tickets if is_all else tickets[:_SHOWN]
+        _show(blocked, shown)
+        if len(tickets) > len(shown):
+            output.data(f"… and {len(tickets) - len(shown)} more (--all)")
 
 
 def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("job", metavar="ID", type=int, shell_complete=completing.jobs)
+@click.argument("job", metavar="ID", type=arguments.JOB, shell_complete=completing.jobs)
 @arguments.json_option
 def command(job: int, *, as_json: bool) -> None:
     """Show everything about one job.

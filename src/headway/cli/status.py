@@ -159,7 +159,7 @@ def _show_waiting(waiting: Sequence[WaitingView]) -> None:
     output.heading(f"{len(waiting)} waiting")
     rows.show_columns(columns)
     if len(waiting) > len(shown):
-        output.data(f"and {len(waiting) - len(shown)} more; all of them: headway queue")
+        output.data(f"and {len(waiting) - len(shown)} more; all of them: headway queue --all")
 
 
 def _by_line(waiting: Sequence[WaitingView]) -> list[WaitingView]:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import CANCELLED, INTERRUPTED, NO_SLOT, TIMED_OUT, completing, opening, output
-from headway.cli.arguments import duration
+from headway.cli import (
+    CANCELLED,
+    INTERRUPTED,
+    NO_SLOT,
+    TIMED_OUT,
+    arguments,
+    completing,
+    opening,
+    output,
+)
 from headway.errors import QueueTimeout
 
 if TYPE_CHECKING:
@@ -23,9 +31,16 @@ _CODES = {"cancelled": CANCELLED, "expired": TIMED_OUT, "interrupted": NO_SLOT, 
 
 @click.command("wait")
 @click.argument(
-    "jobs", metavar="ID...", nargs=-1, required=True, type=int, shell_complete=completing.jobs
+    "jobs",
+    metavar="ID...",
+    nargs=-1,
+    required=True,
+    type=arguments.JOB,
+    shell_complete=completing.jobs,
 )
-@click.option("--timeout", metavar="TIME", callback=duration, help="Wait no longer: exit 124.")
+@click.option(
+    "--timeout", metavar="TIME", callback=arguments.duration, help="Wait no longer: exit 124."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(jobs: tuple[int, ...], *, timeout: float | None, quiet: bool) -> int:
     """Wait until jobs have ended.

@@ -19,7 +19,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headway import config, family, programs
-from headway.errors import AtCapacity, Cancelled, HeadwayError, NotStartable, StoreUnavailable
+from headway.errors import (
+    AtCapacity,
+    Cancelled,
+    ConfigError,
+    HeadwayError,
+    NotStartable,
+    StoreUnavailable,
+)
 from headway.governor import Governor
 from headway.jobs import log
 from headway.jobs.bell import Bells
@@ -78,7 +85,10 @@ class Attendant:
         stamp = config.stamp(self._home)
         if stamp != self._settings_stamp:
             self._settings_stamp = stamp
-            self._settings = self._board.settings = config.load(self._home)
+            try:
+                self._settings = self._board.settings = config.load(self._home)
+            except ConfigError:
+                pass  # the worker says so, and until it is mended they stay as they were
         try:
             self._take_over(job, order["lease"])
         except (AtCapacity, Cancelled) as error:  # the worker's lease is gone
@@ -179,7 +189,7 @@ class Run:
             os.close(self._output)
         self._log.close()
         ending = self._verdict()
-        ending.output_bytes = self._log.written
+        ending.output_bytes, ending.at = self._log.written, time.time()
         return ending
 
     def _attend(self) -> None:

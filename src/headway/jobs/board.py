@@ -40,6 +40,7 @@ _EXPIRING = "indexed by jobs_to_expire where state in ('held', 'queued')"
 _UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
 
 
+_LONGEST_REASON = 1000
 # So many ids are remembered.
 _MAX_DROPPED = 100
 
@@ -125,7 +126,7 @@ class Board:
                 " ended_by = ?, output_bytes = ?"
                 " where job = ? and number = ? and ended_at is null",
                 (
-                    time.time(),
+                    time.time() if ending.at is None else ending.at,
                     ending.state,
                     ending.exit_code,
                     ending.reason,
@@ -192,6 +193,7 @@ class Board:
 
         Nothing if it has ended.
         """
+        reason = reason[:_LONGEST_REASON]
 
         def work(connection: sqlite3.Connection) -> str | None:
             state = rows.state_of(connection, job)

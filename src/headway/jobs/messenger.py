@@ -43,7 +43,8 @@ class Messengers:
         """Start one, if there is news and nobody takes care of it."""
         if self._board.news() and self._post.holder() is None:
             words = [sys.executable, "-P", "-m", "headway.jobs.messenger", self._home]
-            os.posix_spawn(sys.executable, words, os.environ, setsigmask=[])
+            # In a session of its own: Ctrl-C is for the worker.
+            os.posix_spawn(sys.executable, words, os.environ, setsid=True, setsigmask=[])
 
 
 class Messenger:

@@ -26,7 +26,7 @@ import headway.settings_file
 import headway.stores.sqlite  # noqa: F401
 from headway import family
 from headway.jobs.attempt import tend
-from headway.jobs.wire import Wire
+from headway.jobs.wire import Wire, raise_limit_of_files, restore_limit_of_files
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -72,6 +72,7 @@ class Nursery:
     def run(self) -> None:
         """Serve the worker until it is gone and nothing is left."""
         os.setsid()
+        self._files = raise_limit_of_files()
         family.adopt_orphans()
         # Not ignored: a job would inherit that.
         for signum in (*_UNHEEDED, signal.SIGCHLD):
@@ -84,7 +85,10 @@ class Nursery:
 
     def _fork_spare(self) -> None:
         if not self._is_worker_gone and len(self._spares) < _SPARES:
-            self._spares.append(self._fork())
+            try:
+                self._spares.append(self._fork())
+            except OSError:
+                time.sleep(_RETRY_SECONDS)
 
     def _fork(self) -> Charge:
         near, far = Wire.pair()
@@ -101,6 +105,7 @@ class Nursery:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
+            restore_limit_of_files(self._files)
             os.setsid()
             self._worker.close()
             for charge in self._charges.values():
@@ -157,13 +162,21 @@ class Nursery:
             for charge in self._charges.values():
                 charge.wire.hang_up()
         elif order["kind"] == "start":
-            charge = self._spares.pop(0) if self._spares else self._fork()
-            charge.job = order["job"]
-            charge.wire.send("start", job=charge.job, lease=order["lease"])
+            self._start(order["job"], order["lease"])
         else:
             for charge in self._charges.values():
                 if charge.job == order["job"]:
                     charge.wire.send(order["kind"], reason=order["reason"])
+
+    def _start(self, job: int, lease: str) -> None:
+        try:
+            charge = self._spares.pop(0) if self._spares else self._fork()
+        except OSError as error:  # no more processes or descriptors
+            self._tell("failed", job=job, reason=f"no supervisor can be made: {error.strerror}")
+            self._tell("gone", job=job)
+            return
+        charge.job = job
+        charge.wire.send("start", job=job, lease=lease)
 
     def _pass_on(self, charge: Charge) -> None:
         """Take the copy of a supervisor's lock, and tell the worker the rest."""

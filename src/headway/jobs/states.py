@@ -17,7 +17,7 @@ STATES = UNFINISHED + FINISHED
 class Ending:
     """The one end of an attempt."""
 
-    __slots__ = ("ended_by", "event", "exit_code", "output_bytes", "reason", "state")
+    __slots__ = ("at", "ended_by", "event", "exit_code", "output_bytes", "reason", "state")
 
     def __init__(
         self,
@@ -36,6 +36,8 @@ class Ending:
         # What people are told, where the state alone does not say it.
         self.event = event
         self.output_bytes = 0
+        # When nothing of it was left, which is before its slot was free.
+        self.at: float | None = None
 
     @property
     def may_run_again(self) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import array
 import json
 import os
+import resource
 import socket
 from typing import Any
 
 _MAX_BYTES = 1 << 16
+_MANY_FILES = 1 << 16
 
 
 class Wire:
@@ -82,3 +84,22 @@ class Wire:
     def close(self) -> None:
         """Break the connection."""
         self._socket.close()
+
+
+def raise_limit_of_files() -> int:
+    """Allow this process the descriptors that many connections take; the limit before.
+
+    What it starts and does not belong to Headway must get that one back.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _MANY_FILES)), hard))
+    except (OSError, ValueError):
+        pass  # then it is as it is
+    return soft
+
+
+def restore_limit_of_files(soft: int) -> None:
+    """As it was before."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -20,10 +20,11 @@ from headway.governor import Governor
 from headway.jobs import leftovers, log, memory
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
+from headway.jobs.delays import Delays
 from headway.jobs.line import Line
 from headway.jobs.messenger import Messengers
 from headway.jobs.states import INTERRUPTED, RUNNING, Ending
-from headway.jobs.wire import Wire
+from headway.jobs.wire import Wire, raise_limit_of_files
 from headway.stores.liveness import Live
 from headway.tickets import Granted, Refused
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 1.0
 _CHORES_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
-_MAX_RETRY_SECONDS = 60.0
 
 
 class Worker:
@@ -76,13 +76,13 @@ class Worker:
         self._refused: dict[int, str] = {}
         # Whether there may be attempts of a nursery that was killed.
         self._is_in_doubt = False
-        # Jobs that could not be started, with the time of the next try and its delay.
-        self._delayed: dict[int, tuple[float, float]] = {}
+        self._delayed = Delays()
         # The last change that was seen, and in which board.
         self._seen_revision = self._seen_board = 0
         self._stop_signal = ""
         self._is_short_of_memory = False
         self._next_chores = 0.0
+        self._complaint = ""
         self._busy_at = time.monotonic()
 
     # -- life -------------------------------------------------------------------------------
@@ -92,6 +92,7 @@ class Worker:
         family.adopt_orphans()
         self._heed_signals()
         self._nursery, self._nursery_pid = self._start_nursery()
+        raise_limit_of_files()
         self._reconcile()
         self._look_at_everything()
         while not self._is_over():
@@ -107,7 +108,9 @@ class Worker:
         if len(self._line) or self._ready or self._delayed or self._refused:
             self._busy_at = time.monotonic()
             return False
-        return self._idle_exit is not None and time.monotonic() - self._busy_at > self._idle_exit
+        is_idle = self._idle_exit is not None and time.monotonic() - self._busy_at > self._idle_exit
+        # A job that is held may expire, and somebody has to say so.
+        return is_idle and self._board.seconds_to_expiry() is None
 
     def is_needed(self) -> bool:
         """Whether a job was kept while it left."""
@@ -169,8 +172,14 @@ class Worker:
                 self._stand_delayed()
             self._do_chores()
         except StoreUnavailable as error:
-            self._say(f"{error}; trying again")
+            self._complain(f"{error}; trying again")
             time.sleep(_RETRY_SECONDS)
+
+    def _complain(self, text: str) -> None:
+        """Say what is wrong, and not again and again."""
+        if text != self._complaint:
+            self._complaint = text
+            self._say(text)
 
     def _heed_settings(self) -> None:
         """What a person changed in the file counts from now on."""
@@ -185,7 +194,8 @@ class Worker:
 
     def _patience_seconds(self) -> float:
         waits = [_LOOK_SECONDS, self._next_chores - time.monotonic()]
-        waits += [at - time.monotonic() for at, _ in self._delayed.values()]
+        delay = self._delayed.seconds_left()
+        waits += [] if delay is None else [delay]
         return max(0.0, min(waits))
 
     def _look(self) -> None:
@@ -198,6 +208,8 @@ class Worker:
             self._consider(wish)
             self._seen_revision = wish.revision
         soon = self._board.seconds_to_expiry() if changed else None
+        if changed:
+            self._messengers.look()
         if soon is not None:  # perhaps sooner than all that was known
             self._next_chores = min(self._next_chores, time.monotonic() + max(0.01, soon))
 
@@ -217,7 +229,7 @@ class Worker:
                 self._told_to_cancel.add(job)
                 self._nursery.send("cancel", job=job, reason=wish.cancel_reason)
         elif not wish.is_ready:
-            self._delayed.pop(job, None)
+            self._delayed.forget(job)
             self._line.leave(job)
             if job in self._ready:
                 self._line.give_back(self._ready.pop(job))
@@ -240,7 +252,7 @@ class Worker:
         if isinstance(decision, Granted):
             self._ready[job] = ticket
         elif isinstance(decision, Refused) and decision.reason == "queue_full":
-            self._delay(job)
+            self._delayed.put_off(job)
         elif isinstance(decision, Refused):
             reason = f"it can never fit on {decision.key}: its weight is {ticket.weight}"
             self._refused[job] = reason
@@ -277,20 +289,13 @@ class Worker:
         self._is_short_of_memory = free < least
         return not self._is_short_of_memory
 
-    def _delay(self, job: int) -> None:
-        """Try again in a while, and if that fails in a longer while."""
-        _, before = self._delayed.get(job, (0.0, 0.0))
-        wait = min(_MAX_RETRY_SECONDS, max(_RETRY_SECONDS, 2 * before))
-        self._delayed[job] = (time.monotonic() + wait, wait)
-
     def _stand_delayed(self) -> None:
-        now = time.monotonic()
-        for job, (at, _) in list(self._delayed.items()):
-            wish = self._board.wish(job) if at <= now else None
-            if wish is not None:
+        for job in self._delayed.take_due():
+            wish = self._board.wish(job)
+            if wish is None:
+                self._delayed.forget(job)
+            else:
                 self._line.stand(wish)
-            if at <= now:
-                del self._delayed[job]
 
     # -- what the supervisors say ---------------------------------------------------------------
 
@@ -301,16 +306,18 @@ class Worker:
             return
         job, kind = message["job"], message["kind"]
         if job is None:
-            self._say(message.get("reason", kind))
+            self._complain(message.get("reason", kind))
         elif kind == "gone":
             self._attempt_is_over(job)
         else:
             self._let_go(job)
             self._running.add(job)
-            if kind != "took":  # declined, failed
-                self._say(f"job {job} was not started: {message['reason']}")
+            if kind == "took":
+                self._delayed.forget(job)
+            else:  # declined, failed
+                self._complain(f"job {job} was not started: {message['reason']}")
             if kind == "failed":
-                self._delay(job)
+                self._delayed.put_off(job)
 
     def _let_go(self, job: int) -> None:
         ticket = self._starting.pop(job, None)
