@@ -72,8 +72,8 @@ def fill(board: Board) -> None:
     board.begin(6, holder="holder", lease="holder-1")
     board.cancel(6, "stop")
     board.move_first(9, before=None)
-    board.mark_read([1])
-    board.note_dropped([101, 102])
+    board.archive.mark_read([1])
+    board.archive.note_dropped([101, 102])
     board.database.close()
 
 

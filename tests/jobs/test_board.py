@@ -205,10 +205,10 @@ def test_an_id_is_never_given_twice(board: Board) -> None:
     used = [keep(board), keep(board)]
     for job in used:
         run(board, job)
-    board.prune()
+    board.archive.prune()
     used.append(keep(board))
     run(board, used[-1])
-    board.prune()
+    board.archive.prune()
     used.append(keep(board))
 
     assert used == sorted(set(used))
@@ -443,7 +443,7 @@ def test_a_forgotten_job_is_no_obstacle_to_what_it_waited_for(board: Board, stat
     number = begin(board, first)
     second = keep(board, after=[first])
     board.cancel(second, "not needed")
-    board.prune()
+    board.archive.prune()
 
     assert end(board, first, number, state) == state
     assert query(board, "select * from dependencies") == []
@@ -578,7 +578,7 @@ def test_a_finished_job_is_queued_again_at_the_end(board: Board, state: str) -> 
         while run(board, job, state) == "queued":
             pass
     ran, other = seen(board, job).attempts, keep(board)
-    board.mark_read([job])
+    board.archive.mark_read([job])
 
     assert board.retry(job) == "queued"
     assert board.retry(job) is None
@@ -592,7 +592,7 @@ def test_a_finished_job_is_queued_again_at_the_end(board: Board, state: str) -> 
     assert run(board, job, "failed") == "queued"
     assert run(board, job, "succeeded") == "succeeded"
     assert seen(board, job).attempts == ran + 2
-    assert board.prune().unread == [job]
+    assert board.archive.prune().unread == [job]
 
 
 def test_what_has_not_ended_cannot_be_retried(board: Board) -> None:
@@ -868,7 +868,7 @@ def test_finished_jobs_are_forgotten_with_all_they_had(home: Path, board: Board)
         writer.write(b"x" * 1000)
         writer.close()
 
-    pruned = board.prune()
+    pruned = board.archive.prune()
     pruned.remove_logs(str(home))
 
     assert pruned.rows == [(done, 2, 0)]
@@ -877,7 +877,7 @@ def test_finished_jobs_are_forgotten_with_all_they_had(home: Path, board: Board)
     assert query(board, "select job from news") == []
     assert query(board, "select variables from environments") == [(b"LANG=C",)]
     assert list((home / "logs").iterdir()) == []
-    assert board.prune().rows == []
+    assert board.archive.prune().rows == []
     with pytest.raises(NoSuchJob):
         seen(board, done)
 
@@ -891,45 +891,45 @@ def test_age_and_number_decide_what_is_forgotten(
         monkeypatch.setattr(time, "time", lambda at=at: 1_000.0 + at)
         run(board, job)
 
-    assert [job for job, _, _ in board.prune(ended_before=1_000.5).rows] == [jobs[4]]
-    assert [job for job, _, _ in board.prune(keep=3).rows] == [jobs[3]]
-    assert board.prune(ended_before=900, keep=10).rows == []
-    both = board.prune(ended_before=1_003.5, keep=2)
+    assert [job for job, _, _ in board.archive.prune(ended_before=1_000.5).rows] == [jobs[4]]
+    assert [job for job, _, _ in board.archive.prune(keep=3).rows] == [jobs[3]]
+    assert board.archive.prune(ended_before=900, keep=10).rows == []
+    both = board.archive.prune(ended_before=1_003.5, keep=2)
     assert [job for job, _, _ in both.rows] == [jobs[1], jobs[2]]
-    assert [job for job, _, _ in board.prune(keep=0).rows] == [jobs[0]]
+    assert [job for job, _, _ in board.archive.prune(keep=0).rows] == [jobs[0]]
 
 
 def test_what_somebody_has_seen_is_not_unread(board: Board) -> None:
     """Seen means: its end was seen."""
     jobs = [keep(board) for _ in range(3)]
-    board.mark_read(jobs)
+    board.archive.mark_read(jobs)
     for job in jobs:
         run(board, job)
-    board.mark_read([])
-    board.mark_read([jobs[0], UNKNOWN])
+    board.archive.mark_read([])
+    board.archive.mark_read([jobs[0], UNKNOWN])
 
-    pruned = board.prune()
+    pruned = board.archive.prune()
 
     assert pruned.unread == jobs[1:]
 
 
 def test_what_was_dropped_unread_is_told_once(board: Board) -> None:
     """At most the newest hundred."""
-    assert board.take_dropped() == []
-    board.note_dropped([3, 4])
-    board.note_dropped([9])
+    assert board.archive.take_dropped() == []
+    board.archive.note_dropped([3, 4])
+    board.archive.note_dropped([9])
 
-    assert board.take_dropped() == [3, 4, 9]
-    assert board.take_dropped() == []
+    assert board.archive.take_dropped() == [3, 4, 9]
+    assert board.archive.take_dropped() == []
 
-    board.note_dropped(list(range(1, 151)))
-    board.note_dropped([200])
-    assert board.take_dropped() == [*range(52, 151), 200]
+    board.archive.note_dropped(list(range(1, 151)))
+    board.archive.note_dropped([200])
+    assert board.archive.take_dropped() == [*range(52, 151), 200]
 
 
 def test_looking_for_what_was_dropped_makes_no_board(home: Path) -> None:
     """Nobody has kept a job here."""
-    assert open_board(home).take_dropped() == []
+    assert open_board(home).archive.take_dropped() == []
     assert not home.exists()
 
 
@@ -1035,14 +1035,14 @@ def test_what_comes_after_a_prune_is_seen_by_who_looked_before(board: Board, cou
     for job in [keep(board) for _ in range(3)]:
         run(board, job)
     known = last_revision(board)
-    board.prune(keep=3 - count)
+    board.archive.prune(keep=3 - count)
 
     job = keep(board)
     assert [wish.id for wish in board.changed_since(known)] == [job]
     known = last_revision(board)
     run(board, job)
-    board.prune()
-    board.prune()
+    board.archive.prune()
+    board.archive.prune()
 
     job = keep(board)
     assert [wish.id for wish in board.changed_since(known)] == [job]

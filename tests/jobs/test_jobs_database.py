@@ -441,7 +441,7 @@ def test_a_board_of_every_format_so_far_is_complete(home: Path, name: str) -> No
     assert details(board, 9).expire_at is None
     assert details(board, 10).after == (7, 8)
     assert [column(board, "is_read", job) for job in (1, 2)] == [1, 0]
-    assert board.take_dropped() == [101, 102]
+    assert board.archive.take_dropped() == [101, 102]
 
     beginning = board.begin(9, holder="h", lease="l")
     assert beginning is not None

@@ -61,7 +61,7 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
             output.as_json([job.as_dict() for job in jobs.all(states=states)])
             return
         shown, hidden = _choose(governor, states, is_all=is_all)
-        _tell_of_dropped(jobs.board.take_dropped())
+        _tell_of_dropped(jobs.board.archive.take_dropped())
         if not shown:
             output.data("No jobs.")
             return

@@ -142,7 +142,7 @@ class Jobs:
     def all(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
         """The jobs in these states, or all, in the order of their ids; of many the newest."""
         jobs = self._look().all(states=states, limit=limit)
-        self.board.mark_read(job.id for job in jobs if job.is_finished)
+        self.board.archive.mark_read(job.id for job in jobs if job.is_finished)
         return self._placed(jobs)
 
     def waiting(self, *, limit: int | None = None) -> list[Job]:
@@ -232,7 +232,7 @@ class Jobs:
 
     def _seen(self, job: Job) -> None:
         if job.is_finished:
-            self.board.mark_read([job.id])
+            self.board.archive.mark_read([job.id])
 
     # -- managing -------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Jobs:
         """Forget finished jobs and their logs: all, those that ended so long ago, or the older."""
         age = None if older_than is None else durations.seconds(older_than, name="older_than")
         before = None if age is None else time.time() - age
-        pruned = self.board.prune(ended_before=before, keep=keep)
+        pruned = self.board.archive.prune(ended_before=before, keep=keep)
         pruned.remove_logs(self.home)
         return [job for job, _, _ in pruned.rows]
 

@@ -422,9 +422,9 @@ class Worker:
         """Forget what was kept long enough; say so if nobody had seen it."""
         keep = self._settings.keep_seconds
         before = None if keep is None else time.time() - keep
-        pruned = self._board.prune(ended_before=before, keep=self._settings.keep_count)
+        pruned = self._board.archive.prune(ended_before=before, keep=self._settings.keep_count)
         if pruned.unread:
-            self._board.note_dropped(pruned.unread)
+            self._board.archive.note_dropped(pruned.unread)
             self._say(f"{len(pruned.unread)} finished jobs were dropped that nobody had seen")
         pruned.remove_logs(self._home)
 
