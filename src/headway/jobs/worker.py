@@ -91,7 +91,7 @@ class Worker:
         """Work until stopped, or until there was nothing to do for long enough."""
         family.adopt_orphans()
         self._heed_signals()
-        self._nursery, self._nursery_pid = self._start_nursery()
+        self._nursery = self._start_nursery()
         raise_limit_of_files()
         self._reconcile()
         self._look_at_everything()
@@ -392,16 +392,16 @@ class Worker:
             self._let_go(job)
         self._running.clear()
         self._is_in_doubt = True
-        self._nursery, self._nursery_pid = self._start_nursery()
+        self._nursery = self._start_nursery()
 
-    def _start_nursery(self) -> tuple[Wire, int]:
+    def _start_nursery(self) -> Wire:
         near, far = Wire.pair()
         words = [sys.executable, "-P", "-m", "headway.jobs.nursery", self._home, str(far.fileno())]
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_LEASE")}
         os.set_inheritable(far.fileno(), True)
-        pid = os.posix_spawn(sys.executable, words, environ, setsigmask=[])
+        os.posix_spawn(sys.executable, words, environ, setsigmask=[])
         far.close()
-        return near, pid
+        return near
 
     # -- time --------------------------------------------------------------------------------------
 
