@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "headway")
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()=>][A-Z0-9]?")
 
 _AGENT = """

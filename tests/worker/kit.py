@@ -5,33 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING, Any
+
+from tests.cli.kit import PROGRAM, until
 
 from headway import Governor
 from headway.jobs.post import Post
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from headway.jobs.api import Submitted
     from headway.jobs.listing import Job
 
-PROGRAM = os.path.join(os.path.dirname(sys.executable), "headway")
+__all__ = ["PROGRAM", "House", "is_alive", "kill", "until"]
 _PATIENCE_SECONDS = 60.0
-
-
-def until(ready: Callable[[], Any], what: str = "it") -> Any:
-    """Wait until the call answers with something true; that is the answer."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        answer = ready()
-        if answer:
-            return answer
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not happen within {_PATIENCE_SECONDS:g} s")
 
 
 class House:

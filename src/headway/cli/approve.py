@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
-from headway.cli import NOT_THERE, arguments, completing, opening, output
+from headway.cli import NOT_THERE, arguments, opening, output
 
 
 @click.command("approve")
-@click.argument(
-    "jobs",
-    metavar="ID...",
-    nargs=-1,
-    required=True,
-    type=arguments.JOB,
-    shell_complete=completing.jobs,
-)
+@arguments.jobs
 def command(jobs: tuple[int, ...]) -> int:
     """Queue jobs that were held.
 

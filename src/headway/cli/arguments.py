@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import durations, keys
+from headway.cli import completing
 from headway.errors import ConfigError
 from headway.limits import MAX_SLOTS, UNLIMITED
 
@@ -63,6 +64,14 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
 
 # What SQLite can count to.
 JOB = click.IntRange(1, 2**62)
+
+
+def jobs(command: F) -> F:
+    """Let a command take the ids of one or more jobs."""
+    argument = click.argument(
+        "jobs", metavar="ID...", nargs=-1, required=True, type=JOB, shell_complete=completing.jobs
+    )
+    return argument(command)
 
 
 def json_option(command: F) -> F:

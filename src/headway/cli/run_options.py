@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway import keys
-from headway.cli.words import Given, Option
+from headway.cli.words import REQUEST, Given, Option
 from headway.cli.words import as_click as shown_by_click
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 
@@ -12,15 +12,7 @@ if TYPE_CHECKING:
     import click
 
 OPTIONS = (
-    Option(
-        "--on",
-        "KEY",
-        "What it counts on [agent/PROGRAM]; give it again for more.",
-        is_repeated=True,
-    ),
-    Option("--task", "NAME", "Your own name for the work, shown to people."),
-    Option("--priority", "N", "A head start in the queue, -100 to 100 [0]."),
-    Option("--weight", "N", "How many slots it takes [1]."),
+    *REQUEST,
     Option("--timeout", "TIME", "Longest time in the queue (90s, 5m): exit 124."),
     Option("--no-wait", "", "Do not queue: exit 75 if no slot is free now."),
     Option("--detach-ok", "", "Give the slot back when the first process ends."),

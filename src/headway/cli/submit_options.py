@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway import keys, sizes
-from headway.cli.words import Given, Option
+from headway.cli.words import REQUEST, Given, Option
 from headway.cli.words import as_click as shown_by_click
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 WHEN_FULL = ("queue", "wait", "reject")
 _MAX_RETRIES = 1000
 _MAX_DIGITS = 18
-_KEY_HELP = "What it counts on [agent/PROGRAM]; give it again for more."
 OPTIONS = (
-    Option("--on", "KEY", _KEY_HELP, is_repeated=True),
-    Option("--task", "NAME", "Your own name for the work, shown to people."),
-    Option("--priority", "N", "A head start in the queue, -100 to 100 [0]."),
-    Option("--weight", "N", "How many slots it takes [1]."),
+    *REQUEST,
     Option("--when-full", "WHAT", "queue [default], wait until it has ended, or reject: exit 75."),
     Option("--after", "ID", "Run when this job has succeeded; more than once.", is_repeated=True),
     Option("--hold", "", "Keep it until somebody approves it."),

@@ -13,7 +13,6 @@ from headway.cli import (
     NO_SLOT,
     TIMED_OUT,
     arguments,
-    completing,
     opening,
     output,
 )
@@ -30,14 +29,7 @@ _CODES = {"cancelled": CANCELLED, "expired": TIMED_OUT, "interrupted": NO_SLOT, 
 
 
 @click.command("wait")
-@click.argument(
-    "jobs",
-    metavar="ID...",
-    nargs=-1,
-    required=True,
-    type=arguments.JOB,
-    shell_complete=completing.jobs,
-)
+@arguments.jobs
 @click.option(
     "--timeout", metavar="TIME", callback=arguments.duration, help="Wait no longer: exit 124."
 )

@@ -38,6 +38,20 @@ class Option:
         self.takes, self.help, self.is_repeated = takes, help, is_repeated
 
 
+# What is asked for, and how urgently.
+REQUEST = (
+    Option(
+        "--on",
+        "KEY",
+        "What it counts on [agent/PROGRAM]; give it again for more.",
+        is_repeated=True,
+    ),
+    Option("--task", "NAME", "Your own name for the work, shown to people."),
+    Option("--priority", "N", "A head start in the queue, -100 to 100 [0]."),
+    Option("--weight", "N", "How many slots it takes [1]."),
+)
+
+
 class Given:
     """What was said for each option, and the words of the command that follows."""
 
