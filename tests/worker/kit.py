@@ -130,6 +130,7 @@ class House:
         """End the workers and all they started; nothing may be left."""
         for process in self._workers:
             if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
                 process.send_signal(signal.SIGQUIT)
             process.communicate(timeout=_PATIENCE_SECONDS)
         holder = Post(str(self.home)).holder()

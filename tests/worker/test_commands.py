@@ -261,7 +261,8 @@ def test_retry_approve_move_and_prune_say_what_they_did(house: House) -> None:
         done = house.run(*words)
         return done.returncode, done.stdout or done.stderr
 
-    house.worker("--idle-exit", "1h").send_signal(signal.SIGSTOP)
+    house.governor.pause("agent")
+    house.worker()
     assert does("move", str(queued), "--first") == (0, f"job {queued} is next\n")
     assert does("move", str(held), "--first")[0] == 1
     assert does("move", str(queued))[0] == 64
@@ -280,7 +281,6 @@ def test_retry_approve_move_and_prune_say_what_they_did(house: House) -> None:
         1,
         f"headway: there is no job {ended}; see: headway jobs\n",
     )
-    subprocess.run(["kill", "-CONT", str(house.jobs.worker()[0])], check=True)  # type: ignore[index]
 
 
 def test_cancel_takes_numbers_tasks_and_ticket_ids(house: House) -> None:
