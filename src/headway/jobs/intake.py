@@ -112,13 +112,14 @@ def refuse_if_over(connection: sqlite3.Connection, more: int, most: int) -> None
     """Raise if the jobs that were just added make too many; then they are not kept."""
     if not more:
         return
-    oldest = []
-    for state in _WAITING:
-        (first,) = connection.execute(
-            "select min(id) from jobs where state = ?", (state,)
-        ).fetchone()
-        oldest += [] if first is None else [first]
-    # Counting takes time that grows with the queue; mostly the ids tell enough.
+    # Counting takes time that grows with the queue, and so does min(); mostly the ids tell enough.
+    oldest = [
+        job
+        for state in _WAITING
+        for (job,) in connection.execute(
+            "select id from jobs where state = ? order by id limit 1", (state,)
+        )
+    ]
     if not oldest or rows.newest(connection) - min(oldest) + 1 <= most:
         return
     (waiting,) = connection.execute(
