@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli import output
+from headway.cli import output, rows
 from headway.cli.watching import label, reason
 from headway.limits import UNLIMITED
 
@@ -247,6 +247,8 @@ def _waiting_row(
 ) -> tuple[RenderableType, ...]:
     about = ticket.estimated_wait_seconds
     blocked = f"{ticket.blocked_by.key} is {reason(ticket)}"
+    if ticket.blocked_by.reason in ("after", "no_worker"):
+        blocked = rows.reason_in_words(ticket.blocked_by)
     mark = "▸" if ticket.id == chosen else " "
     return (
         Fitted(f"{mark}{ticket.position:>{digits}}  {label(ticket)}", shorten_middle),

@@ -152,7 +152,7 @@ def _capacities(governor: Governor, jobs: Sequence[Job]) -> list[Capacity]:
 
 def _outlook(capacity: Capacity) -> str:
     wait = capacity.estimated_wait_seconds
-    about = f", about {output.length(wait)} for the next" if wait else ""
+    about = f", about {output.length(max(1, wait))} for the next" if wait else ""
     advice = {"ok": "go on", "near": "slow down", "full": "stop delegating"}[capacity.pressure]
     return (
         f"{capacity.key}: {capacity.free} free, {capacity.used} in use,"

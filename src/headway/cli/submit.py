@@ -73,7 +73,9 @@ def _sentence(job: Submitted) -> str:
     if position is None:  # a worker was faster than we
         return f"{already}started as {job.id}"
     wait = job.estimated_wait_seconds
-    about = "" if wait is None else f", about {output.length(wait)}" if wait else ", starts now"
+    about = (
+        "" if wait is None else f", about {output.length(max(1, wait))}" if wait else ", starts now"
+    )
     return f"{already}queued as {job.id}, position {position}{about}"
 
 

@@ -111,26 +111,24 @@ class Attendant:
             self._nursery.send("took", lifeline=None if self._is_known else lease.lifeline)
             self._is_known = True
             self._bells.ring([job])
+            run = Run(
+                self._home,
+                self._settings,
+                beginning,
+                lease=lease,
+                nursery=self._nursery,
+                board=self._board,
+            )
             try:
-                ending = self._run(beginning, lease)
+                ending = run.see_through()
             except Exception as error:  # noqa: BLE001 - nothing of it may outlive its lease
                 self._has_failed = True
                 sys.excepthook(*sys.exc_info())
                 family.end()
                 reason = f"its supervisor failed: {type(error).__name__}: {error}"
                 ending = Ending(INTERRUPTED, reason)
+        run.close()
         self._write_down(job, beginning.number, ending)
-
-    def _run(self, beginning: Beginning, lease: Lease) -> Ending:
-        run = Run(
-            self._home,
-            self._settings,
-            beginning,
-            lease=lease,
-            nursery=self._nursery,
-            board=self._board,
-        )
-        return run.see_through()
 
     def _write_down(self, job: int, number: int, ending: Ending) -> None:
         """Until it works: a full disk must not turn a success into an interruption."""
@@ -178,7 +176,6 @@ class Run:
                 self._start()
             except NotStartable as error:
                 self._log.note(str(error))
-                self._log.close()
                 return Ending(FAILED, str(error), exit_code=error.exit_code)
             while not self._is_family_gone():
                 self._watch()
@@ -187,10 +184,13 @@ class Run:
             while self._take_output():
                 pass
             os.close(self._output)
-        self._log.close()
         ending = self._verdict()
         ending.output_bytes, ending.at = self._log.written, time.time()
         return ending
+
+    def close(self) -> None:
+        """Complete the log; nobody has to wait for that, so the slot may be free already."""
+        self._log.close()
 
     def _attend(self) -> None:
         """Sleep until something happens, and see to it."""
