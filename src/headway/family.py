@@ -3,6 +3,9 @@
 A tool that an agent starts may move into a session of its own, and its parent may
 end before it. Process groups do not reach it then; but where the system can make
 this process the parent of such orphans, it stays in the family.
+
+A worker that somebody in it has started does not belong to it: it serves everyone, and
+neither ends with them nor keeps their slots.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     import psutil
 
+# What the system calls a process that stands apart: the name of the file it was started by.
+APART = "headway-worker"
 _PR_SET_CHILD_SUBREAPER = 36
 _INSIST_SECONDS = 0.02
 
@@ -33,7 +38,7 @@ def adopt_orphans() -> None:
 
 
 def news() -> Iterator[tuple[int, int]]:
-    """Children that ended, stopped or went on, with their status; pid 0 when none are left."""
+    """Children that ended, stopped or went on, with their status; pid 0 when none is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -41,6 +46,9 @@ def news() -> Iterator[tuple[int, int]]:
             yield 0, 0
             return
         if pid == 0:
+            left = _children()
+            if left and all(map(_stands_apart, left)):
+                yield 0, 0
             return
         yield pid, status
 
@@ -55,16 +63,17 @@ def members(*, but: frozenset[int] = frozenset()) -> list[psutil.Process]:
     """All descendants that are alive, without some children and what descends from those."""
     import psutil  # noqa: PLC0415 - takes longer to load than most commands run
 
-    found: list[psutil.Process] = []
-    for child in psutil.Process().children():
-        if child.pid in but:
-            continue
-        found.append(child)
+    found, left_out = [], set(but)
+    # Parents come before their children.
+    for process in psutil.Process().children(recursive=True):
         try:
-            found += child.children(recursive=True)
+            if process.ppid() in left_out or process.pid in but or _stands_apart(process.pid):
+                left_out.add(process.pid)
+            elif process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
         except psutil.NoSuchProcess:
-            pass
-    return [process for process in found if _is_alive(process)]
+            continue
+    return found
 
 
 def tell(signum: int, *, but: frozenset[int] = frozenset()) -> int:
@@ -88,11 +97,21 @@ def end() -> None:
         time.sleep(_INSIST_SECONDS)
 
 
-def _is_alive(process: psutil.Process) -> bool:
-    import psutil  # noqa: PLC0415
-
+def _children() -> list[int]:
+    """The pids of all children; none where the system does not tell."""
+    found: list[int] = []
     try:
-        status: str = process.status()
-    except psutil.NoSuchProcess:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return []
+    return found
+
+
+def _stands_apart(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n") == APART
+    except OSError:
         return False
-    return status != psutil.STATUS_ZOMBIE

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from headway.stores.book import KeyState
     from headway.tickets import Ticket
 
-Reason = Literal["full", "paused", "cooling", "budget", "possible_deadlock", "no_worker", "after"]
+Reason = Literal[
+    "full", "paused", "cooling", "budget", "possible_deadlock", "no_worker", "after", "starting"
+]
 Pressure = Literal["ok", "near", "full"]
 # From this share of a limit on, planners are told to slow down.
 _NEAR = 0.8

@@ -247,7 +247,7 @@ def _waiting_row(
 ) -> tuple[RenderableType, ...]:
     about = ticket.estimated_wait_seconds
     blocked = f"{ticket.blocked_by.key} is {reason(ticket)}"
-    if ticket.blocked_by.reason in ("after", "no_worker"):
+    if ticket.blocked_by.reason in ("after", "no_worker", "starting"):
         blocked = rows.reason_in_words(ticket.blocked_by)
     mark = "▸" if ticket.id == chosen else " "
     return (

@@ -47,9 +47,11 @@ def _command(job: Job) -> str:
 def _row(job: Job, worker: tuple[int, float] | None) -> WaitingView:
     blocked = job.blocked_by
     key = keys.path(job.keys)[-1] if blocked is None or blocked.key is None else blocked.key
-    reason: Reason = "no_worker" if worker is None else "full"
+    reason: Reason = "no_worker"
     if blocked is not None and blocked.key is None:
         reason = "after"
+    elif worker is not None:
+        reason = "starting"
     return WaitingView(
         id=job_name(job.id),
         task=job.task,

@@ -146,11 +146,10 @@ def _never(options: Options, refusal: DeadlockRefused) -> Failure:
 
 def _tell_of_rest(lease: Lease) -> None:
     """The command ended and left processes that count on."""
-    import psutil  # noqa: PLC0415
-
+    from headway import family  # noqa: PLC0415
     from headway.cli import output  # noqa: PLC0415
 
-    rest = psutil.Process().children(recursive=True)
+    rest = family.members()
     named = ", ".join(f"{process.name()} ({process.pid})" for process in rest[:_NAMED])
     more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
     output.talk(

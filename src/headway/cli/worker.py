@@ -52,6 +52,7 @@ def command(context: click.Context, *, detach: bool, idle_exit: float | None) ->
 
 def work(idle_exit_seconds: float | None) -> int:
     """Be the worker until told to stop."""
+    from headway.jobs import orders  # noqa: PLC0415
     from headway.jobs.post import Post  # noqa: PLC0415
     from headway.jobs.worker import Worker  # noqa: PLC0415
 
@@ -62,8 +63,8 @@ def work(idle_exit_seconds: float | None) -> int:
         if not post.take():
             raise Failure(_who_runs(post), _RUNS_ALREADY)
         os.umask(0o077)
-        os.environ.pop("HEADWAY_LEASE", None)
-        os.environ.pop("HEADWAY_TASK", None)
+        for mark in orders.MARKS:
+            os.environ.pop(mark, None)
         sys.argv = ["headway", "worker"]
         os.chdir("/")
         worker = Worker(settings, say=_say, idle_exit_seconds=idle_exit_seconds)

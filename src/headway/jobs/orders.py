@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 # What a surrounding lease or job has put there; a job stands for itself.
-_MARKS = (b"HEADWAY_LEASE", b"HEADWAY_TASK", b"HEADWAY_JOB")
+MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+_MARKS_AS_BYTES = tuple(map(os.fsencode, MARKS))
 MAX_NAME_LENGTH = 200
 _MAX_RETRIES = 1000
 
@@ -296,7 +297,8 @@ def packed(environ: Mapping[str, str]) -> bytes:
 
 
 def _joined(environ: Mapping[bytes, bytes]) -> bytes:
-    return b"\0".join([b"%b=%b" % pair for pair in environ.items() if pair[0] not in _MARKS])
+    kept = [b"%b=%b" % pair for pair in environ.items() if pair[0] not in _MARKS_AS_BYTES]
+    return b"\0".join(kept)
 
 
 def unpacked(environ: bytes) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from headway import background
+from headway import background, family
+from headway.jobs.orders import packed, unpacked
 from headway.jobs.post import Post
 
 # Somebody who sees a worker come by itself wants it to go by itself, too.
@@ -25,12 +26,11 @@ def start_worker(home: str, *options: str) -> int:
     """Start a worker that outlives this process, outside of any lease; its pid."""
     os.makedirs(os.path.join(home, "logs"), mode=0o700, exist_ok=True)
     log = _worker_log(home)
-    environ = {k: v for k, v in os.environ.items() if k not in ("HEADWAY_LEASE", "HEADWAY_TASK")}
-    environ["HEADWAY_HOME"] = home
+    environ = {**unpacked(packed(os.environ)), "HEADWAY_HOME": home}
     nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pid = os.posix_spawn(
-            sys.executable,
+            _program(home),
             [sys.executable, "-P", "-m", "headway", "worker", *options],
             environ,
             file_actions=[
@@ -46,6 +46,16 @@ def start_worker(home: str, *options: str) -> int:
         os.close(nowhere)
     background.start(_reap, pid)
     return pid
+
+
+def _program(home: str) -> str:
+    """Python under a name that tells whoever guards us that the worker stands apart."""
+    link = os.path.join(home, family.APART)
+    if not os.path.exists(link) or os.readlink(link) != sys.executable:
+        draft = f"{link}.{os.getpid()}.new"
+        os.symlink(sys.executable, draft)
+        os.rename(draft, link)
+    return link
 
 
 def _worker_log(home: str) -> int:

@@ -397,9 +397,8 @@ class Worker:
     def _start_nursery(self) -> Wire:
         near, far = Wire.pair()
         words = [sys.executable, "-P", "-m", "headway.jobs.nursery", self._home, str(far.fileno())]
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_LEASE")}
         os.set_inheritable(far.fileno(), True)
-        os.posix_spawn(sys.executable, words, environ, setsigmask=[])
+        os.posix_spawn(sys.executable, words, os.environ, setsigmask=[])
         far.close()
         return near
 
