@@ -59,13 +59,16 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def members(*, but: frozenset[int] = frozenset()) -> list[psutil.Process]:
-    """All descendants that are alive, without some children and what descends from those."""
+def members(of: int | None = None, *, but: frozenset[int] = frozenset()) -> list[psutil.Process]:
+    """All living descendants, of this process or another, without some and what is below those."""
     import psutil  # noqa: PLC0415 - takes longer to load than most commands run
 
+    try:
+        descendants = psutil.Process(of).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
     found, left_out = [], set(but)
-    # Parents come before their children.
-    for process in psutil.Process().children(recursive=True):
+    for process in descendants:  # parents come before their children
         try:
             if process.ppid() in left_out or process.pid in but or _stands_apart(process.pid):
                 left_out.add(process.pid)
@@ -88,6 +91,20 @@ def tell(signum: int, *, but: frozenset[int] = frozenset()) -> int:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             pass  # gone, or another user's by now: sudo
     return reached
+
+
+def cpu_seconds(of: int | None = None) -> float:
+    """What the whole tree has used so far, the ended children included."""
+    import psutil  # noqa: PLC0415
+
+    total = 0.0
+    for process in members(of):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def end() -> None:

@@ -121,7 +121,7 @@ _FAILING = """
 import os, sys
 from headway import Governor
 from headway.jobs import attempt
-from headway.jobs.wire import Wire
+from headway.wire import Wire
 
 home, job = sys.argv[1], int(sys.argv[2])
 UP = os.path.abspath("up")

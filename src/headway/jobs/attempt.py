@@ -32,16 +32,16 @@ from headway.jobs import log
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.states import CANCELLED, FAILED, INTERRUPTED, SUCCEEDED, Ending
-from headway.jobs.watchdog import Watchdog
 from headway.slot import Slot
+from headway.watchdogs import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headway.config import Settings
     from headway.jobs.rows import Beginning
-    from headway.jobs.wire import Wire
     from headway.slot import Lease
+    from headway.wire import Wire
 
 # The children of a command often end a moment after it.
 _LEAVE_SECONDS = 0.2

@@ -26,7 +26,7 @@ import headway.settings_file
 import headway.stores.sqlite  # noqa: F401
 from headway import family
 from headway.jobs.attempt import tend
-from headway.jobs.wire import Wire, raise_limit_of_files, restore_limit_of_files
+from headway.wire import Wire, raise_limit_of_files, restore_limit_of_files
 
 if TYPE_CHECKING:
     from typing import NoReturn

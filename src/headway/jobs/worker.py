@@ -14,19 +14,19 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from headway import background, config, family, sizes
+from headway import background, config, family, leftovers, sizes
 from headway.errors import ConfigError, StoreUnavailable
 from headway.governor import Governor
-from headway.jobs import leftovers, log, memory
+from headway.jobs import log, memory
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.delays import Delays
 from headway.jobs.line import Line
 from headway.jobs.messenger import Messengers
 from headway.jobs.states import INTERRUPTED, RUNNING, Ending
-from headway.jobs.wire import Wire, raise_limit_of_files
 from headway.stores.liveness import Live
 from headway.tickets import Granted, Refused
+from headway.wire import Wire, raise_limit_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -381,7 +381,7 @@ class Worker:
 
     def _lost(self, job: int, number: int) -> None:
         """Nobody is left who could say how it ended; see to it that it has."""
-        killed = leftovers.end(self._home, job, number)
+        killed = leftovers.end(HEADWAY_JOB=f"{job}.{number}", HEADWAY_HOME=self._home)
         rest = f"; {killed} processes of it were still running" if killed else ""
         self._interrupt(job, number, f"its worker and its supervisor were killed{rest}")
 

@@ -1,4 +1,4 @@
-"""Watchdogs of one attempt: each warns before it acts, and says why it did."""
+"""Watchdogs of one running command: each warns before it acts, and says why it did."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headway import family, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headway.config import Settings
 
@@ -20,7 +20,7 @@ _LOOKS = 20
 
 
 class Bite(NamedTuple):
-    """A watchdog ends the attempt."""
+    """A watchdog ends the command."""
 
     mechanism: str
     setting: str
@@ -37,15 +37,26 @@ class Bite(NamedTuple):
 
 
 class Watchdog:
-    """Looks after one running attempt."""
+    """Looks after one running command.
 
-    def __init__(self, settings: Settings, options: Mapping[str, object]) -> None:
+    ``options`` are those that were set for it alone, ``spelled`` says how its caller writes
+    one of them, and ``cpu_seconds`` what its processes have used so far.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: Mapping[str, object],
+        *,
+        spelled: Callable[[str], str] = lambda name: f"--{name.replace('_', '-')}",
+        cpu_seconds: Callable[[], float] = family.cpu_seconds,
+    ) -> None:
         def chosen(name: str) -> float | None:
             value = options.get(name, getattr(settings, name))
             assert value is None or isinstance(value, int | float)
             return value
 
-        self._options = options
+        self._options, self._spelled, self._measure_cpu = options, spelled, cpu_seconds
         self._max_runtime = chosen("max_runtime_seconds")
         self._max_output = chosen("max_output_bytes")
         self._idle_kill = chosen("idle_kill_seconds")
@@ -113,7 +124,7 @@ class Watchdog:
             return None
         limit = min(limit for limit in (self._idle_warn, self._idle_kill) if limit)
         self._next_idle_look = now + limit / _LOOKS
-        before, self._cpu_seconds = self._cpu_seconds, _cpu_seconds()
+        before, self._cpu_seconds = self._cpu_seconds, self._measure_cpu()
         if self._cpu_seconds > before:
             self.heard()
             return None
@@ -134,19 +145,5 @@ class Watchdog:
 
     def _bite(self, name: str, value: str) -> Bite:
         own = any(option.startswith(name) for option in self._options)
-        setting = f"--{name.replace('_', '-')}" if own else f"watchdog.{name}"
+        setting = self._spelled(name) if own else f"watchdog.{name}"
         return Bite(name, setting, value, self._active_at)
-
-
-def _cpu_seconds() -> float:
-    """What the whole tree has used so far, the ended children included."""
-    import psutil  # noqa: PLC0415
-
-    total = 0.0
-    for process in family.members():
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total

@@ -1,4 +1,4 @@
-"""What is still running of an attempt whose worker, nursery and supervisor were all killed."""
+"""What is still running of an attempt when everybody who guarded it was killed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import time
 _INSIST_SECONDS = 0.02
 
 
-def end(home: str, job: int, number: int) -> int:
-    """Kill every process that bears the attempt's mark, until none is left; how many there were."""
-    marks = {f"HEADWAY_JOB={job}.{number}".encode(), b"HEADWAY_HOME=" + os.fsencode(home)}
+def end(**environ: str) -> int:
+    """Kill every process that was started with these variables, until none is left; how many."""
+    marks = {os.fsencode(f"{name}={value}") for name, value in environ.items()}
     killed: set[int] = set()
     while found := [pid for pid in _processes() if marks <= _environment(pid)]:
         for pid in found:

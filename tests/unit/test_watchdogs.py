@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headway import config
-from headway.jobs import watchdog
-from headway.jobs.watchdog import Bite, Watchdog
+from headway import config, family
+from headway.watchdogs import Bite, Watchdog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr(time, "monotonic", lambda: world.now)
     monkeypatch.setattr(time, "time", lambda: DAY + world.now)
-    monkeypatch.setattr(watchdog, "_cpu_seconds", lambda: world.cpu_seconds)
     return world
 
 
@@ -40,7 +38,9 @@ class Guarded:
     def __init__(self, world: World, home: Path, *options: Any, **settings: str) -> None:
         environ = {f"HEADWAY_WATCHDOG_{name.upper()}": value for name, value in settings.items()}
         self._world = world
-        self.dog = Watchdog(config.load(str(home), environ), dict(options))
+        self.dog = Watchdog(
+            config.load(str(home), environ), dict(options), cpu_seconds=lambda: world.cpu_seconds
+        )
         self.warnings: list[tuple[float, str]] = []
         self.bite: Bite | None = None
         self.began = world.now
@@ -269,7 +269,7 @@ def test_the_processor_time_is_that_of_the_whole_family(monkeypatch: pytest.Monk
                 raise psutil.NoSuchProcess(1)
             return Times
 
-    family = [Process(is_gone=False), Process(is_gone=True), Process(is_gone=False)]
-    monkeypatch.setattr("headway.family.members", lambda: family)
+    relatives = [Process(is_gone=False), Process(is_gone=True), Process(is_gone=False)]
+    monkeypatch.setattr("headway.family.members", lambda _: relatives)
 
-    assert watchdog._cpu_seconds() == 30.0
+    assert family.cpu_seconds() == 30.0
