@@ -1,7 +1,8 @@
-"""Finding a program as a shell does, before anyone queues for nothing."""
+"""Finding a program as a shell does, before anyone queues for nothing, and starting it so."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -9,7 +10,8 @@ from headway.errors import NotStartable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 # As a shell answers.
 DENIED, NOT_FOUND = 126, 127
@@ -31,6 +33,17 @@ def find(name: str, environ: Mapping[str, str] = os.environ, directory: str = ""
     if denied is not None:
         raise NotStartable(f"{denied}: is not a program that may be executed", DENIED)
     raise NotStartable(f"{name}: no such program", NOT_FOUND)
+
+
+def start(program: str, words: Sequence[str], environ: Mapping[str, str], **options: Any) -> int:
+    """Start the program, with the options of ``os.posix_spawn``; its pid."""
+    try:
+        return os.posix_spawn(program, tuple(words), environ, **options)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script without its first line, as every shell runs it.
+    return os.posix_spawn("/bin/sh", ("/bin/sh", program, *words[1:]), environ, **options)
 
 
 def not_started(program: str, error: OSError) -> NotStartable:

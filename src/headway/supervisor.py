@@ -13,12 +13,11 @@ the command counts as well.
 from __future__ import annotations
 
 import _socket
-import errno
 import os
 import sys
 import time
 
-from headway import background, family
+from headway import background, family, programs
 from headway.lean import signal
 
 TYPE_CHECKING = False
@@ -160,22 +159,13 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         if lifeline is not None:
             self._tell(_LIFELINE, 0, lifeline)
-        self._command = self._spawn(program, words, environ)
+        self._command = programs.start(
+            program, words, environ, setsigmask=self._mask, setsigdef=_IGNORED_BY_PYTHON
+        )
         self._tell(_COMMAND, self._command)
         os.setsid()
         _let_go_of(0, 1)
         return self._see_it_through(detach_ok=detach_ok, left_behind=left_behind)
-
-    def _spawn(self, program: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
-        options = {"setsigmask": self._mask, "setsigdef": _IGNORED_BY_PYTHON}
-        try:
-            return os.posix_spawn(program, words, environ, **options)  # type: ignore[arg-type]
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            # A script without its first line, as every shell runs it.
-            words = ("/bin/sh", program, *words[1:])
-            return os.posix_spawn("/bin/sh", words, environ, **options)  # type: ignore[arg-type]
 
     def _see_it_through(self, *, detach_ok: bool, left_behind: Callable[[], None]) -> int:
         code: int | None = None

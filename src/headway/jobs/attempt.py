@@ -8,7 +8,6 @@ then it gives the lease back and writes how the attempt ended.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
@@ -358,20 +357,15 @@ def _spawn(program: str, words: list[str], environ: dict[str, str], output: int)
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
     ]
-    options = {
-        "file_actions": actions,
-        "setpgroup": 0,
-        "setsigmask": [],
-        "setsigdef": signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-    }
-    try:
-        return os.posix_spawn(program, words, environ, **options)  # type: ignore[arg-type]
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-        # A script without its first line, as every shell runs it.
-        words = ["/bin/sh", program, *words[1:]]
-        return os.posix_spawn("/bin/sh", words, environ, **options)  # type: ignore[arg-type]
+    return programs.start(
+        program,
+        words,
+        environ,
+        file_actions=actions,
+        setpgroup=0,
+        setsigmask=[],
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    )
 
 
 def _widen(pipe: int) -> None:
