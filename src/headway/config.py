@@ -43,7 +43,9 @@ class Settings:
         "max_jobs",
         "max_log_bytes",
         "max_output_bytes",
+        "max_repeated_calls",
         "max_runtime_seconds",
+        "max_tool_calls",
         "max_waiting",
         "min_free_memory_bytes",
         "notify",
@@ -80,6 +82,8 @@ class Settings:
     idle_warn_seconds: float | None
     idle_kill_seconds: float | None
     max_output_bytes: int | None
+    max_tool_calls: int | None
+    max_repeated_calls: int | None
     min_free_memory_bytes: int | None
 
     def __init__(self, **values: object) -> None:

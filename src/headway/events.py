@@ -158,6 +158,23 @@ class Reclaimed(Event):
         return f" from {self.holder}, which is gone"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimited(Event):
+    """The provider answered "too many requests" to what runs under the lease.
+
+    ``keys`` are those of the model that is meant, not those of the lease.
+    """
+
+    kind = "rate limited"
+    level = logging.WARNING
+
+    retry_after_seconds: float | None
+
+    def _details(self) -> str:
+        wait = self.retry_after_seconds
+        return "" if wait is None else f": to be tried again in {wait:g} s"
+
+
 def log(event: Event) -> None:
     """Write the event to the ``headway`` logger at its own level."""
     if logger.isEnabledFor(event.level):

@@ -59,6 +59,18 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
+def how_it_ended(code: int | None) -> str:
+    """An exit code in words."""
+    import signal as signals  # noqa: PLC0415 - the enum takes long to load
+
+    if code is not None and code > 128:  # noqa: PLR2004 - as a shell has it
+        try:
+            return f"ended by {signals.Signals(code - 128).name}"
+        except ValueError:
+            pass
+    return f"exit code {code}"
+
+
 def members(of: int | None = None, *, but: frozenset[int] = frozenset()) -> list[psutil.Process]:
     """All living descendants, of this process or another, without some and what is below those."""
     import psutil  # noqa: PLC0415 - takes longer to load than most commands run

@@ -94,9 +94,13 @@ def llm_key(provider: str, model: str | None = None) -> str:
     return check("/".join(("llm", *(_escape(name) for name in names))))
 
 
-def agent_key(program: str) -> str:
-    """``agent/<program>``, escaped in the same way."""
-    return check(f"agent/{_escape(program)}")
+def agent_key(program: str, model: str | None = None) -> str:
+    """``agent/<program>`` or ``agent/<program>/<model>``, escaped in the same way.
+
+    A model that its program writes with slashes has a level for each part.
+    """
+    names = (program,) if model is None else (program, *filter(None, model.split("/")))
+    return check("/".join(("agent", *(_escape(name) for name in names))))
 
 
 def _escape(name: object) -> str:

@@ -116,6 +116,7 @@ JOB_EVENTS = (
     "empty",
 )
 _off_or_duration = _unless("off", _positive_duration)
+_off_or_count = _unless("off", _count)
 _off_or_size = _unless("off", _size)
 _never_or_duration = _unless("never", _positive_duration)
 
@@ -161,6 +162,12 @@ SETTINGS = {
     "watchdog.max_output": Setting(
         "max_output_bytes", "HEADWAY_WATCHDOG_MAX_OUTPUT", "off", _off_or_size
     ),
+    "watchdog.max_tool_calls": Setting(
+        "max_tool_calls", "HEADWAY_WATCHDOG_MAX_TOOL_CALLS", "off", _off_or_count
+    ),
+    "watchdog.max_repeated_calls": Setting(
+        "max_repeated_calls", "HEADWAY_WATCHDOG_MAX_REPEATED_CALLS", "off", _off_or_count
+    ),
     "watchdog.min_free_memory": Setting(
         "min_free_memory_bytes", "HEADWAY_WATCHDOG_MIN_FREE_MEMORY", "off", _off_or_size
     ),
@@ -173,7 +180,14 @@ _SHADOWS = (
 )
 # Variables that are no settings: where the home is, limits offered to it, and what a
 # surrounding lease passes on to the processes it guards.
-VARIABLES = ("HEADWAY_HOME", "HEADWAY_LIMITS", "HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB")
+VARIABLES = (
+    "HEADWAY_HOME",
+    "HEADWAY_LIMITS",
+    "HEADWAY_LEASE",
+    "HEADWAY_TASK",
+    "HEADWAY_JOB",
+    "HEADWAY_ATTEMPT",
+)
 
 
 def shadowed(values: Mapping[str, object]) -> list[str]:

@@ -89,6 +89,13 @@ class Teller:
 
         self._tell(Lost(**_what(ticket), reason=reason))
 
+    def rate_limited(self, ticket: Ticket, key: str, retry_after_seconds: float | None) -> None:
+        """The provider of this model is asked for too much."""
+        from headway.events import RateLimited  # noqa: PLC0415
+
+        what = {**_what(ticket), "keys": (key,)}
+        self._tell(RateLimited(**what, retry_after_seconds=retry_after_seconds))
+
     def reclaimed(self, ticket: Ticket, holder: str) -> None:
         from headway.events import Reclaimed  # noqa: PLC0415
 

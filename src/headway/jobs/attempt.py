@@ -26,6 +26,7 @@ from headway.errors import (
     NotStartable,
     StoreUnavailable,
 )
+from headway.farewell import Farewell
 from headway.governor import Governor
 from headway.jobs import log
 from headway.jobs.bell import Bells
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 # The children of a command often end a moment after it.
 _LEAVE_SECONDS = 0.2
-_INSIST_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
@@ -156,17 +156,15 @@ class Run:
     ) -> None:
         self._beginning, self._lease, self._nursery = beginning, lease, nursery
         self._board = board
-        self._grace_seconds = settings.grace_seconds
         path = log.path_of(home, beginning.job, beginning.number)
         self._log = log.LogWriter(path, settings.max_log_bytes)
         self._watchdog = Watchdog(settings, beginning.options)
         self._wake = self._output = self._command = -1
         self._is_output_closed = self._is_nursery_gone = False
         self._exit_code: int | None = None
-        # Why it is being ended, if not by itself; and when patience is over.
+        # Why it is being ended, if not by itself.
         self._ending: Ending | None = None
-        self._next_blow: float | None = None
-        self._blow = signal.SIGTERM
+        self._farewell = Farewell(settings.grace_seconds)
 
     def see_through(self) -> Ending:
         """Run it; how it ended, when nothing of it is left."""
@@ -178,7 +176,7 @@ class Run:
                 return Ending(FAILED, str(error), exit_code=error.exit_code)
             while not self._is_family_gone():
                 self._watch()
-                self._strike()
+                self._farewell.strike()
                 self._attend()
             while self._take_output():
                 pass
@@ -268,8 +266,7 @@ class Run:
                 return True
             if pid == self._command and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._exit_code = family.exit_code(status)
-                if self._next_blow is None:
-                    self._next_blow = time.monotonic() + _LEAVE_SECONDS
+                self._farewell.begin(after_seconds=_LEAVE_SECONDS)
         return False
 
     def _watch(self) -> None:
@@ -292,27 +289,13 @@ class Run:
         """End everything, for this reason, unless it is being ended for another."""
         if self._ending is None and self._exit_code is None:
             self._ending = ending
-            self._next_blow = time.monotonic()
-
-    def _strike(self) -> None:
-        """First ask everyone to end; who is still there after the grace period is killed."""
-        if self._next_blow is None or time.monotonic() < self._next_blow:
-            return
-        family.tell(self._blow)
-        if self._blow == signal.SIGTERM:
-            family.tell(signal.SIGCONT)
-            self._blow, wait = signal.SIGKILL, self._grace_seconds
-        else:
-            wait = _INSIST_SECONDS
-        self._next_blow = time.monotonic() + wait
+            self._farewell.begin()
 
     def _patience_milliseconds(self) -> float | None:
-        waits = []
-        if self._next_blow is not None:
-            waits.append(self._next_blow - time.monotonic())
-        elif (pace := self._watchdog.looks_every_seconds) is not None:
-            waits.append(pace)
-        return max(0.0, min(waits) * 1000 + 1) if waits else None
+        patience = self._farewell.patience_seconds
+        if patience is None:
+            patience = self._watchdog.looks_every_seconds
+        return None if patience is None else patience * 1000 + 1
 
     def _verdict(self) -> Ending:
         code = self._exit_code
@@ -325,7 +308,7 @@ class Run:
             return ending
         if code == 0:
             return Ending(SUCCEEDED, trouble.removeprefix("; ") or None, exit_code=0)
-        return Ending(FAILED, f"{_how(code)}{trouble}", exit_code=code)
+        return Ending(FAILED, f"{family.how_it_ended(code)}{trouble}", exit_code=code)
 
 
 @contextmanager
@@ -340,15 +323,6 @@ def _woken_by_children() -> Iterator[int]:
         signal.set_wakeup_fd(-1)
         os.close(wake)
         os.close(woken)
-
-
-def _how(code: int | None) -> str:
-    if code is not None and code > 128:  # noqa: PLR2004 - as a shell has it
-        try:
-            return f"ended by {signal.Signals(code - 128).name}"
-        except ValueError:
-            pass
-    return f"exit code {code}"
 
 
 def _spawn(program: str, words: list[str], environ: dict[str, str], output: int) -> int:

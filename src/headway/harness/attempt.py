@@ -1,0 +1,277 @@
+"""One run of a program: started, listened to and watched by a thread of its own.
+
+The thread depends on nobody's event loop: output is taken in and watchdogs look while
+the caller's loop is blocked. The program itself is in the care of a guardian process
+(``headway.guardian``), so that it ends with its whole tree even if we are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headway import background, guardian, leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from headway.harness.events import AgentEvent
+    from headway.harness.feed import Feed
+    from headway.harness.result import Status
+    from headway.harness.story import Story
+    from headway.harness.watch import Watch
+    from headway.watchdogs import Bite
+    from headway.wire import Wire
+
+# Bears the id of an attempt, by which its processes are found if the guardian is killed.
+MARK = "HEADWAY_ATTEMPT"
+_READ_BYTES = 1 << 18
+_TAIL_BYTES = 1 << 14
+# Watchdogs that go by the clock; the others count.
+_CLOCKS = ("max_runtime", "idle_kill")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What is to be run, and how."""
+
+    program: str
+    words: list[str]
+    environ: Mapping[str, str]
+    directory: str
+    prompt: bytes | None
+    lifeline: int | None
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why an attempt is ended, if not by itself."""
+
+    status: Status
+    reason: str
+    bite: Bite | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How the program ended."""
+
+    exit_code: int | None = None
+    trouble: str | None = None
+    stop: Stop | None = None
+    errors: str = ""
+    run_seconds: float = 0.0
+
+
+class Listener(Protocol):
+    """Takes a program's output in."""
+
+    def hear(self, output: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Attempt:
+    """From the start of a program to the end of its last process."""
+
+    def __init__(
+        self,
+        errand: Errand,
+        *,
+        listener: Listener,
+        story: Story,
+        watch: Watch,
+        feed: Feed[AgentEvent | Outcome],
+        started: Callable[[int], None],
+    ) -> None:
+        self._errand, self._listener, self._story = errand, listener, story
+        self._watch, self._feed, self._started = watch, feed, started
+        self._outcome = Outcome()
+        self._errors = bytearray()
+        self._written = 0
+        self._is_tree_gone = self._is_being_ended = self._is_over = False
+        self._lock = threading.Lock()
+        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def start(self) -> None:
+        """Begin; the outcome is the last that the feed gets."""
+        background.start(self._live)
+
+    def stop(self, stop: Stop) -> None:
+        """End it for this reason, unless it has ended or is being ended for another."""
+        with self._lock:
+            if self._outcome.stop is None and self._outcome.exit_code is None:
+                self._outcome.stop = stop
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look up."""
+        with self._lock:
+            if not self._is_over:
+                try:
+                    os.write(self._woken, b".")
+                except BlockingIOError:
+                    pass  # it is about to
+
+    def _live(self) -> None:
+        began = time.monotonic()
+        try:
+            if self._outcome.stop is None:
+                self._see_through()
+        except Exception as error:  # noqa: BLE001 - the caller hears of it, and waits for that
+            self._outcome.trouble = f"it could not be run: {type(error).__name__}: {error}"
+        finally:
+            self._outcome.run_seconds = time.monotonic() - began
+            self._outcome.errors = self._errors.decode("utf-8", "replace")
+            with self._lock:
+                self._is_over = True
+                os.close(self._wake)
+                os.close(self._woken)
+            self._feed.put(self._outcome)
+
+    def _see_through(self) -> None:
+        with ExitStack() as ours:
+            with ExitStack() as theirs:
+                prompt = theirs.enter_context(_readable(self._errand.prompt))
+                output, their_output = _pipe(ours, theirs)
+                errors, their_errors = _pipe(ours, theirs)
+                pid, wire = self._launch((prompt, their_output, their_errors))
+            self._watch.tree = pid
+            try:
+                self._attend(wire, output, errors)
+            finally:
+                wire.close()
+                _bury(pid)
+                if not self._is_tree_gone:  # the guardian was killed, or we failed
+                    leftovers.end(**{MARK: self._errand.environ[MARK]})
+
+    def _launch(self, streams: tuple[int, int, int]) -> tuple[int, Wire]:
+        errand = self._errand
+        return guardian.launch(
+            errand.program,
+            errand.words,
+            errand.environ,
+            directory=errand.directory,
+            streams=streams,
+            lifeline=errand.lifeline,
+            grace_seconds=errand.grace_seconds,
+        )
+
+    def _attend(self, wire: Wire, output: int, errors: int) -> None:
+        """Take everything in until the guardian has said its last word."""
+        streams = {output, errors}
+        while True:
+            # Whoever cannot keep up with the events is not sent more.
+            paused = {output} if self._feed.is_full else set()
+            ready = self._wait({wire.fileno(), *streams} - paused)
+            for stream in streams & ready:
+                if not self._take(stream, is_output=stream == output):
+                    streams.discard(stream)
+            if wire.fileno() in ready and not self._hear(wire):
+                break
+            self._look()
+            if self._outcome.stop is not None and not self._is_being_ended:
+                self._is_being_ended = True
+                wire.send("end")
+        for stream in streams:  # nobody is left who could write more
+            while self._take(stream, is_output=stream == output):
+                pass
+        self._listener.end()
+
+    def _wait(self, descriptors: set[int]) -> set[int]:
+        """Sleep until there is something to read or it is time to look; where there is."""
+        poll = select.poll()
+        for descriptor in (self._wake, *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        pace = self._watch.looks_every_seconds
+        ready = {descriptor for descriptor, _ in poll.poll(pace and pace * 1000)}
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        return ready
+
+    def _take(self, stream: int, *, is_output: bool) -> bool:
+        """Take in what there is; false if there is nothing."""
+        try:
+            chunk = os.read(stream, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if is_output and chunk:
+            self._written += len(chunk)
+            self._watch.heard()
+            self._listener.hear(chunk)
+        elif chunk:
+            self._errors = (self._errors + chunk)[-_TAIL_BYTES:]
+        return bool(chunk)
+
+    def _hear(self, wire: Wire) -> bool:
+        """What the guardian says; false when there is no more."""
+        message = wire.receive()
+        if message is None:
+            if not self._is_tree_gone:
+                self._outcome.trouble = "the process that guarded it was killed"
+            return False
+        if message["kind"] == "started":
+            self._started(message["pid"])
+        elif message["kind"] == "failed":
+            self._outcome.trouble, self._outcome.exit_code = message["reason"], message["code"]
+            self._is_tree_gone = True
+        elif message["kind"] == "ended":
+            with self._lock:
+                self._outcome.exit_code = message["code"]
+        else:
+            self._is_tree_gone = True
+        return True
+
+    def _look(self) -> None:
+        """Let the watchdogs look, as long as there is something to watch."""
+        if self._outcome.exit_code is not None or self._outcome.stop is not None:
+            return
+        if self._feed.is_closed:
+            self.stop(Stop("cancelled", "nobody waits for it any more"))
+            return
+        warnings, bite = self._watch.look(self._written)
+        for warning in warnings:
+            self._story.warns(warning)
+        if bite is not None:
+            status: Status = "timed_out" if bite.mechanism in _CLOCKS else "failed"
+            self.stop(Stop(status, bite.reason, bite))
+
+
+def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """Both ends, each closed with what it belongs to."""
+    here, there = os.pipe2(os.O_CLOEXEC)
+    ours.callback(os.close, here)
+    theirs.callback(os.close, there)
+    os.set_blocking(here, False)
+    return here, there
+
+
+@contextmanager
+def _readable(prompt: bytes | None) -> Iterator[int]:
+    """A descriptor to read the prompt from: any size, no name, gone with its last reader."""
+    if prompt is None:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield nothing
+        finally:
+            os.close(nothing)
+        return
+    with tempfile.TemporaryFile(prefix="headway-prompt-") as file:
+        file.write(prompt)
+        file.flush()
+        file.seek(0)
+        yield file.fileno()
+
+
+def _bury(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # the program waits for all its children, or has the system do it

@@ -1,0 +1,179 @@
+"""One way to run agent programs: guarded, isolated, watched, and with answers that are true."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from headway import durations, keys, limits
+from headway.errors import ConfigError
+from headway.governor import Governor
+from headway.harness.execution import Execution
+from headway.harness.listening import JsonLines
+from headway.harness.order import order, variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+    from headway.config import Settings
+    from headway.harness.attempt import Listener
+    from headway.harness.order import Options, Order
+    from headway.harness.records import Record
+    from headway.harness.result import Result
+    from headway.harness.story import Story
+
+DEFAULT_CONCURRENT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """How a program is called: its words, what it reads, and variables unless they are set."""
+
+    words: list[str]
+    # Read by the program from its standard input; None leaves that empty.
+    prompt: str | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+class Harness:
+    """Runs prompts through one agent program, never more than ``max_concurrent`` at once.
+
+    With ``governor`` each run also takes a slot on ``agent/<program>/<model>`` there, so it
+    counts on ``agent/<program>`` and ``agent`` beside everything else that uses this store.
+    One object serves all threads and event loops of a process.
+
+    A class for another program says its name, how it is called, and what its lines mean.
+    """
+
+    # The program's name, which is its key: agent/<program>.
+    program: ClassVar[str]
+    # How people get it.
+    install_hint: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        max_concurrent: int | str | None = None,
+        governor: Governor | None = None,
+        executable: str | None = None,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        auto_approve: bool = False,
+        grace: float | str = "5s",
+    ) -> None:
+        self.model, self.governor = model, governor
+        self.executable = executable or self.program
+        self.arguments, self.env = list(arguments), variables(env)
+        # Whether the agent may use its tools without asking; nobody is there who could answer.
+        self.auto_approve = auto_approve
+        self.grace_seconds = durations.seconds(grace, name="grace")
+        self.guard = Governor("memory://", limits={"agent": _concurrent(max_concurrent)})
+
+    # -- what a program's own file says -------------------------------------------------------
+
+    def invocation(self, order: Order, model: str | None) -> Invocation:
+        """How the program is called for this order."""
+        raise NotImplementedError
+
+    def read(self, record: Record, story: Story) -> None:
+        """Tell the story what one line of the program's output means."""
+        raise NotImplementedError
+
+    def listener(self, story: Story) -> Listener:
+        """What takes the program's output in."""
+        return JsonLines(story, self.read)
+
+    def preparation(self, environ: Mapping[str, str]) -> list[str] | None:
+        """A command to be run once before the program, if it needs that."""
+        del environ
+        return None
+
+    def llm_key(self, model: str | None) -> str | None:
+        """The key of the model's provider, if it can be told."""
+        del model
+        return None
+
+    # How its caller writes an option, for what watchdogs say.
+    @staticmethod
+    def spelled(name: str) -> str:
+        return f"{name}="
+
+    # -- for everybody ------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the governor's home, or the defaults."""
+        return (self.governor or self.guard).settings
+
+    def key(self, model: str | None) -> str:
+        """What a run with this model counts on."""
+        return keys.agent_key(self.program, model)
+
+    async def aexecute(self, prompt: str, **options: Unpack[Options]) -> Result:
+        """Have the agent do something, and answer when it is over and nothing of it runs.
+
+        Whatever becomes of the agent is in the result; errors are raised for wrong arguments
+        and unusable stores, by the caller's own ``on_event``, and if the task is cancelled.
+        """
+        on_event = options.get("on_event")
+        if inspect.iscoroutinefunction(on_event) or not (on_event is None or callable(on_event)):
+            raise ConfigError(f"on_event must be a plain function, got {on_event!r}")
+        checked = order(prompt, self.model, options, self.settings)
+        execution = Execution(self, checked, on_event)
+        return await execution.run(options.get("cancellation"))
+
+    def execute(self, prompt: str, **options: Unpack[Options]) -> Result:
+        """``aexecute`` for plain code; blocks until it is over."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            with asyncio.Runner() as runner:
+                return runner.run(self.aexecute(prompt, **options))
+        return self._execute_beside_loop(prompt, options)
+
+    def _execute_beside_loop(self, prompt: str, options: Options) -> Result:
+        """In a thread of its own: the caller's has an event loop, which it chose to block."""
+        done: list[Result] = []
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                done.append(self.execute(prompt, **options))
+            except BaseException as error:  # noqa: BLE001 - raised again where it belongs
+                failed.append(error)
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
+        thread.start()
+        thread.join()
+        if failed:
+            raise failed[0]
+        return done[0]
+
+    def environ(self, order: Order, invocation: Invocation) -> dict[str, str]:
+        """What the program is started with: all of ours, and what was set for it."""
+        return {**invocation.environ, **os.environ, **self.env, **order.env}
+
+
+def _concurrent(most: object) -> int | str:
+    """The guard's limit. It cannot be left out, and nothing but the one word lifts it."""
+    if most is None:
+        return DEFAULT_CONCURRENT
+    if isinstance(most, int) and not isinstance(most, bool) and most <= 0:
+        logging.getLogger("headway").warning(
+            "max_concurrent = %s would let nothing run; using the default of %s"
+            " (headway.UNLIMITED means no limit)",
+            most,
+            DEFAULT_CONCURRENT,
+        )
+        return DEFAULT_CONCURRENT
+    limits.slots(most, where="max_concurrent")
+    assert isinstance(most, int | str)
+    return most

@@ -1,0 +1,71 @@
+"""Gemini CLI, with its stream of JSON events."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from headway import keys
+from headway.harness.base import Harness, Invocation
+from headway.harness.events import Usage
+
+if TYPE_CHECKING:
+    from headway.harness.order import Order
+    from headway.harness.records import Record
+    from headway.harness.story import Story
+
+_TOO_MANY = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|quota", re.IGNORECASE)
+_CUT = re.compile(r"incomplete|premature|terminated|stream ended", re.IGNORECASE)
+
+
+class Gemini(Harness):
+    """Runs prompts through Gemini CLI."""
+
+    program = "gemini"
+    install_hint = "npm install -g @google/gemini-cli"
+
+    def invocation(self, order: Order, model: str | None) -> Invocation:
+        words = [self.executable, "--output-format", "stream-json"]
+        words += ["--model", model] if model else []
+        words += ["--resume", order.session] if order.session else []
+        words += ["--approval-mode=yolo"] if self.auto_approve else []
+        environ = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+        if self.auto_approve:
+            environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
+        return Invocation(words=[*words, *self.arguments], prompt=order.prompt, environ=environ)
+
+    def llm_key(self, model: str | None) -> str:
+        return keys.llm_key("gemini", model)
+
+    def read(self, record: Record, story: Story) -> None:
+        kind = record.text("type")
+        if kind == "init":
+            story.begins(record.text("session_id"))
+        elif kind == "message" and record.text("role") == "assistant":
+            story.says(record.text("content"), is_piece=record.value("delta") is True)
+        elif kind == "tool_use":
+            name, arguments = record.text("tool_name"), record.value("parameters")
+            story.uses(name, arguments, record.text("tool_id"))
+        elif kind == "tool_result":
+            output = record.text("output") or record.text("error", "message")
+            is_error = record.text("status") != "success"
+            story.gets(record.text("tool_id"), output, is_error=is_error)
+        elif kind == "result":
+            self._read_result(record, story)
+
+    @staticmethod
+    def _read_result(record: Record, story: Story) -> None:
+        story.spends(
+            Usage(
+                record.count("stats", "input_tokens"),
+                record.count("stats", "output_tokens"),
+                record.count("stats", "cached"),
+            ),
+            is_total=True,
+        )
+        if record.text("status") == "success":
+            story.completes()
+            return
+        error = record.text("error", "message") or "it reported an error"
+        status = 429 if _TOO_MANY.search(error) else None
+        story.fails(error, status=status, is_cut=bool(_CUT.search(error)))

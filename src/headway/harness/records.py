@@ -1,0 +1,61 @@
+"""One JSON line of a program, read without trusting its shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class Record:
+    """A JSON object whose fields may be missing or of another kind than expected."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    @classmethod
+    def parse(cls, line: bytes) -> Record | None:
+        """The record on this line, if it is one."""
+        if not line.lstrip().startswith(b"{"):
+            return None
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        return cls(fields) if isinstance(fields, dict) else None
+
+    def value(self, *path: str) -> Any:
+        """Whatever is there, or nothing."""
+        found: Any = self._fields
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def text(self, *path: str) -> str:
+        """The text there, or an empty one."""
+        found = self.value(*path)
+        return found if isinstance(found, str) else ""
+
+    def number(self, *path: str) -> float | None:
+        """The number there, if it is one."""
+        found = self.value(*path)
+        return None if isinstance(found, bool) or not isinstance(found, int | float) else found
+
+    def count(self, *path: str) -> int:
+        """The number there as a whole one, or 0."""
+        return int(self.number(*path) or 0)
+
+    def table(self, *path: str) -> Record:
+        """The object there, or an empty one."""
+        found = self.value(*path)
+        return Record(found if isinstance(found, dict) else {})
+
+    def tables(self, *path: str) -> list[Record]:
+        """The objects in the list there."""
+        found = self.value(*path)
+        return (
+            [Record(one) for one in found if isinstance(one, dict)]
+            if isinstance(found, list)
+            else []
+        )
