@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help demo test check bench soak clean format reference
+.PHONY: help demo test test-real check bench soak clean format reference
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -24,7 +24,11 @@ demo: $(STAMP)  ## eight agents share three slots, one of them is killed
 	$(BIN)/headway demo
 
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest -m 'not soak' -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m 'not soak and not real' -n 2 --dist worksteal
+
+test-real: $(STAMP)  ## real agents (opencode, claude, codex, gemini) on a model server of ours; needs npm
+	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m tests.real.install
+	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m pytest -m real -n 2 --dist worksteal --timeout 300
 
 soak: $(STAMP)  ## the long ones
 	$(BIN)/python -m pytest -m soak --timeout 1800

@@ -1,0 +1,93 @@
+"""The dialect of Gemini's generateContent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, last_prompt, sse, usage
+
+_PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
+
+
+class Gemini:
+    """generateContent and streamGenerateContent; model and streaming are told by the path."""
+
+    name = "gemini"
+
+    def read(self, path: str, body: Json) -> Ask:
+        asked = _PATH.search(path)
+        assert asked, path
+        turns = [turn for content in body["contents"] for turn in _turns(content)]
+        prompt, results, before = last_prompt(turns)
+        declared = [
+            each for tool in body.get("tools", ()) for each in tool.get("functionDeclarations", ())
+        ]
+        return Ask(
+            dialect=self.name,
+            path=path,
+            model=asked["model"],
+            streams=asked["verb"] == "streamGenerateContent",
+            prompt=prompt,
+            offered=tuple(each["name"] for each in declared),
+            results=results,
+            results_before=before,
+            is_title=False,
+        )
+
+    def whole(self, ask: Ask, answer: Answer) -> Json:
+        return self._chunk(ask, _parts(answer), over=answer)
+
+    def stream(self, ask: Ask, answer: Answer) -> Stream:
+        pieces: list[Answer] = [answer]
+        if isinstance(answer, Say):
+            pieces = [Say(piece) for piece in answer.pieces]
+        return Stream(
+            opening=b"",
+            deltas=[sse(self._chunk(ask, _parts(piece))) for piece in pieces],
+            closing=sse(self._chunk(ask, [{"text": ""}], over=answer)),
+        )
+
+    def error(self, status: int, message: str, retry_delay: str) -> Json:
+        error: Json = {"code": status, "message": message, "status": _STATUSES.get(status, "")}
+        if retry_delay:
+            kind = "type.googleapis.com/google.rpc.RetryInfo"
+            error["details"] = [{"@type": kind, "retryDelay": retry_delay}]
+        return {"error": error}
+
+    def _chunk(self, ask: Ask, parts: list[Json], over: Answer | None = None) -> Json:
+        candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
+        chunk: Json = {"candidates": [candidate], "modelVersion": ask.model, "responseId": "r1"}
+        if over is not None:
+            candidate["finishReason"] = "STOP"
+            taken, given = usage(ask, over)
+            chunk["usageMetadata"] = {
+                "promptTokenCount": taken,
+                "candidatesTokenCount": given,
+                "totalTokenCount": taken + given,
+            }
+        return chunk
+
+
+def _turns(content: Json) -> list[tuple[str, str]]:
+    turns = []
+    for part in content["parts"]:
+        if "functionResponse" in part:
+            turns.append(("result", ""))
+        elif "text" in part:
+            turns.append((content.get("role", "user"), part["text"]))
+    return turns
+
+
+def _parts(answer: Answer) -> list[Any]:
+    if isinstance(answer, Call):
+        return [{"functionCall": {"name": answer.tool, "args": answer.arguments}}]
+    return [{"text": answer.text}]
