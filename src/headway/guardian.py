@@ -22,10 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Run by an interpreter of its own that loads nothing but what it is told; see ``launch``.
-_PROGRAM = (
-    "import sys; sys.path[:] = {path!r}; from headway import guardian; guardian.main(sys.argv[1:])"
-)
 # The children of a command often end a moment after it.
 _LEAVE_SECONDS = 0.2
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
@@ -143,9 +139,8 @@ def launch(
         pid = os.posix_spawn(
             sys.executable,
             [
-                *(sys.executable, "-I", "-S", "-c", _PROGRAM.format(path=_path())),
-                *map(str, (far.fileno(), os.getpid(), grace_seconds, directory, program)),
-                *words,
+                *python_words("headway.guardian", str(far.fileno()), str(os.getpid())),
+                *(str(grace_seconds), directory, program, *words),
             ],
             environ,
             file_actions=[
@@ -164,10 +159,16 @@ def launch(
     return pid, near
 
 
-def _path() -> list[str]:
-    """Where modules are found here, without what depends on the directory one is in."""
+def python_words(module: str, *arguments: str) -> list[str]:
+    """The words that have a new interpreter call ``main`` of a module of Headway.
+
+    It finds modules where this one does, whatever the variables that it is started with,
+    and never in the directory that it is in: that may be an agent's.
+    """
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return [here, *(place for place in sys.path if os.path.isabs(place))]
+    path = [here, *(place for place in sys.path if os.path.isabs(place))]
+    code = f"import sys; sys.path[:] = {path!r}; from {module} import main; main(sys.argv[1:])"
+    return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
 def main(arguments: list[str]) -> None:

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from headway import durations, keys, limits
 from headway.errors import ConfigError
@@ -53,9 +53,9 @@ class Harness:
     """
 
     # The program's name, which is its key: agent/<program>.
-    program: ClassVar[str]
+    program: str
     # How people get it.
-    install_hint: ClassVar[str] = ""
+    install_hint = ""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Harness:
         """What takes the program's output in."""
         return JsonLines(story, self.read)
 
-    def preparation(self, environ: Mapping[str, str]) -> list[str] | None:
-        """A command to be run once before the program, if it needs that."""
-        del environ
+    def preparation(self, program: str, environ: Mapping[str, str]) -> list[str] | None:
+        """A command to be run before the program, if it needs that now."""
+        del program, environ
         return None
 
     def llm_key(self, model: str | None) -> str | None:

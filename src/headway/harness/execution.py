@@ -195,7 +195,7 @@ class Execution:
 
     async def _prepare(self, errand: Errand, model: str | None, lease: Lease) -> Trial | None:
         """Run what has to be run once before; whether that worked, the program itself will say."""
-        words = self._harness.preparation(errand.environ)
+        words = self._harness.preparation(errand.program, errand.environ)
         if words is None:
             return None
         first = replace(errand, program=words[0], words=words, prompt=None)

@@ -122,6 +122,10 @@ class Story:
             )
         )
 
+    def goes_on(self) -> None:
+        """What looked like the end was not."""
+        self.is_complete, self.error = False, None
+
     def completes(self, answer: str | None = None) -> None:
         """The program says that all is done, perhaps with the answer as a whole."""
         self.is_complete, self.error = True, None
