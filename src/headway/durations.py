@@ -46,3 +46,13 @@ def _part(number: str, unit: str) -> float | None:
         return float(number) * _UNITS[unit]
     except (ValueError, KeyError):
         return None
+
+
+def in_words(length_seconds: float) -> str:
+    """For people, roughly: ``45 seconds``, ``9 minutes``, ``2 hours``."""
+    for unit, length in (("hour", 3600.0), ("minute", 60.0)):
+        count = round(length_seconds / length)
+        if length_seconds >= 1.5 * length:
+            return f"{count} {unit}s"
+    count = round(length_seconds)
+    return f"{count} second{'s' if count != 1 else ''}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headway import family, sizes
+from headway import durations, family, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +17,11 @@ _WARN_AT = 0.8
 _LOOK_SECONDS = 1.0
 # Of a limit, so exactly is it kept.
 _LOOKS = 20
+# What is usual: a tool call with the model's turn before it, and a task of middling size.
+_CALL_SECONDS = 2.8
+_USUAL_SECONDS = 1800.0
+_SHORT_SECONDS = 120.0
+_FEW_REPEATED = 5
 
 
 class Bite(NamedTuple):
@@ -34,6 +39,27 @@ class Bite(NamedTuple):
             f"killed by the watchdog {self.mechanism}: {self.setting} = {self.value},"
             f" last activity {ago:.0f} s before"
         )
+
+
+def doubts(values: Mapping[str, Any], spelled: Callable[[str], str]) -> list[str]:
+    """Values that would soon end an agent's usual work, each with what it would last for.
+
+    They are given by the names that people know: ``max_runtime``, ``max_tool_calls`` …
+    """
+    found = {}
+    calls, repeated = values.get("max_tool_calls"), values.get("max_repeated_calls")
+    runtime, idle = values.get("max_runtime"), values.get("idle_kill")
+    if calls is not None and calls * _CALL_SECONDS < _USUAL_SECONDS:
+        lasts = durations.in_words(calls * _CALL_SECONDS)
+        found["max_tool_calls"] = f"{calls} tool calls last about {lasts} at {_CALL_SECONDS} s each"
+    if repeated is not None and repeated < _FEW_REPEATED:
+        found["max_repeated_calls"] = f"an agent that waits for something calls {repeated} times"
+    if runtime is not None and runtime < _SHORT_SECONDS:
+        calls = max(1, round(runtime / _CALL_SECONDS))
+        found["max_runtime"] = f"{durations.in_words(runtime)} last for about {calls} tool calls"
+    if idle is not None and idle < _SHORT_SECONDS:
+        found["idle_kill"] = f"models think for {durations.in_words(idle)} without a word"
+    return [f"{spelled(name)} may end usual work soon: {why}" for name, why in found.items()]
 
 
 class Watchdog:

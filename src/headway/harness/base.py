@@ -75,6 +75,7 @@ class Harness:
         # Whether the agent may use its tools without asking; nobody is there who could answer.
         self.auto_approve = auto_approve
         self.grace_seconds = durations.seconds(grace, name="grace")
+        self._doubted: set[str] = set()
         self.guard = Governor("memory://", limits={"agent": _concurrent(max_concurrent)})
 
     # -- what a program's own file says -------------------------------------------------------
@@ -127,8 +128,16 @@ class Harness:
         if inspect.iscoroutinefunction(on_event) or not (on_event is None or callable(on_event)):
             raise ConfigError(f"on_event must be a plain function, got {on_event!r}")
         checked = order(prompt, self.model, options, self.settings)
+        self._flag(checked)
         execution = Execution(self, checked, on_event)
         return await execution.run(options.get("cancellation"))
+
+    def _flag(self, order: Order) -> None:
+        """Warn of watchdogs that would end usual work, once each."""
+        for doubt in order.doubts(self.settings, self.spelled):
+            if doubt not in self._doubted:
+                self._doubted.add(doubt)
+                logging.getLogger("headway").warning("%s", doubt)
 
     def execute(self, prompt: str, **options: Unpack[Options]) -> Result:
         """``aexecute`` for plain code; blocks until it is over."""

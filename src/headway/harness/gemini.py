@@ -50,8 +50,19 @@ class Gemini(Harness):
             output = record.text("output") or record.text("error", "message")
             is_error = record.text("status") != "success"
             story.gets(record.text("tool_id"), output, is_error=is_error)
+        elif kind == "error":
+            self._read_error(record, story)
         elif kind == "result":
             self._read_result(record, story)
+
+    @staticmethod
+    def _read_error(record: Record, story: Story) -> None:
+        """Such as "Loop detected, stopping execution": it calls that a success afterwards."""
+        message = record.text("message") or "it reported an error"
+        if record.text("severity") == "error" or "stopping" in message:
+            story.fails(message, is_cut=True)
+        else:
+            story.warns(message)
 
     @staticmethod
     def _read_result(record: Record, story: Story) -> None:
@@ -64,7 +75,8 @@ class Gemini(Harness):
             is_total=True,
         )
         if record.text("status") == "success":
-            story.completes()
+            if story.error is None:
+                story.completes()
             return
         error = record.text("error", "message") or "it reported an error"
         status = 429 if _TOO_MANY.search(error) else None

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from headway import durations, setting_table
+from headway import durations, setting_table, watchdogs
 from headway.errors import ConfigError
 from headway.tickets import check_task
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from headway.harness.scope import Cancellation
 
 _MAX_RETRIES = 100
-WATCHDOGS = ("max_runtime", "idle_warn", "idle_kill", "max_tool_calls", "max_repeated_calls")
+_WATCHDOGS = ("max_runtime", "idle_warn", "idle_kill", "max_tool_calls", "max_repeated_calls")
+FIELDS = {name: setting_table.SETTINGS[f"watchdog.{name}"].field for name in _WATCHDOGS}
 
 
 class Options(TypedDict, total=False):
@@ -70,6 +71,20 @@ class Order:
     models: tuple[str | None, ...]
     env: Mapping[str, str]
 
+    def doubts(self, settings: Settings, spelled: Callable[[str], str]) -> list[str]:
+        """Watchdogs that would end an agent's usual work soon: its own, and the settings'."""
+        own: dict[str, object] = {}
+        others: dict[str, object] = {}
+        for name, field in FIELDS.items():
+            if field in self.watch:
+                own[name] = self.watch[field]
+            else:
+                others[name] = getattr(settings, field)
+        return [
+            *watchdogs.doubts(own, spelled),
+            *watchdogs.doubts(others, lambda name: f"watchdog.{name}"),
+        ]
+
 
 def order(prompt: str, model: str | None, options: Options, settings: Settings) -> Order:
     """The order, or a ``ConfigError`` that names what is wrong with it."""
@@ -94,14 +109,12 @@ def order(prompt: str, model: str | None, options: Options, settings: Settings) 
 def watch(options: Options, settings: Settings) -> dict[str, object]:
     """The watchdogs that were set for this one, by the names of the settings they replace."""
     chosen: dict[str, object] = {}
-    for name in WATCHDOGS:
+    for name, field in FIELDS.items():
         value = options.get(name)
         if value is not None:
-            setting = setting_table.SETTINGS[f"watchdog.{name}"]
-            chosen[setting.field] = setting.check(value, name)
-    fields = [setting_table.SETTINGS[f"watchdog.{name}"].field for name in WATCHDOGS]
+            chosen[field] = setting_table.SETTINGS[f"watchdog.{name}"].check(value, name)
     problems = setting_table.shadowed(
-        {field: chosen.get(field, getattr(settings, field)) for field in fields}
+        {field: chosen.get(field, getattr(settings, field)) for field in FIELDS.values()}
     )
     if problems:
         raise ConfigError(*problems)
