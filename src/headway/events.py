@@ -166,7 +166,7 @@ class RateLimited(Event):
     """
 
     kind = "rate limited"
-    level = logging.WARNING
+    level = logging.INFO
 
     retry_after_seconds: float | None
 

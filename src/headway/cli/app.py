@@ -14,6 +14,7 @@ from headway.cli import USAGE
 # In the order of `headway --help`.
 COMMANDS = (
     "run",
+    "agent",
     "status",
     "queue",
     "why",

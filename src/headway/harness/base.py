@@ -19,7 +19,7 @@ from headway.harness.listening import JsonLines
 from headway.harness.order import order, variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     from headway.config import Settings
@@ -75,6 +75,8 @@ class Harness:
         # Whether the agent may use its tools without asking; nobody is there who could answer.
         self.auto_approve = auto_approve
         self.grace_seconds = durations.seconds(grace, name="grace")
+        # How the caller writes an option, for what watchdogs say.
+        self.spelled: Callable[[str], str] = lambda name: f"{name}="
         self._doubted: set[str] = set()
         self.guard = Governor("memory://", limits={"agent": _concurrent(max_concurrent)})
 
@@ -101,11 +103,6 @@ class Harness:
         """The key of the model's provider, if it can be told."""
         del model
         return None
-
-    # How its caller writes an option, for what watchdogs say.
-    @staticmethod
-    def spelled(name: str) -> str:
-        return f"{name}="
 
     # -- for everybody ------------------------------------------------------------------------
 

@@ -136,3 +136,9 @@ class Finished(AgentEvent):
     kind = "finished"
 
     result: Result
+
+    def as_dict(self) -> dict[str, Any]:
+        facts = super(Finished, self).as_dict()
+        bite = self.result.ended_by
+        facts["result"]["ended_by"] = None if bite is None else bite._asdict()
+        return facts
