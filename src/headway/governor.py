@@ -12,7 +12,7 @@ from headway.slot import Lease, Request, Slot
 from headway.stores import open_store
 from headway.telling import Teller
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
-from headway.turnstile import Turnstile
+from headway.turnstile import Turnstile, close_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Governor:
             self._turnstile = Turnstile(
                 opened, self._teller, environ=environ, inherited=self._settings.inherited
             )
-            forking.register(self._turnstile)
+            forking.register(self._turnstile, kept=opened.shared)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
         self._doubted: set[str] = set()
@@ -449,4 +449,4 @@ def forget_after_fork() -> None:
     _defaults_lock = _thread.RLock()
 
 
-atexit.register(forking.close_all)
+atexit.register(close_all)
