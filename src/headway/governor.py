@@ -11,7 +11,7 @@ from headway.keys import path as keys_path
 from headway.slot import Lease, Request, Slot
 from headway.stores import open_store
 from headway.telling import Teller
-from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_priority, check_task, check_weight
 from headway.turnstile import Turnstile, close_all
 
 TYPE_CHECKING = False
@@ -85,9 +85,9 @@ class Governor:
         whenever the ticket moved up.
         """
         if weight.__class__ is not int or not 1 <= weight <= MAX_WEIGHT:
-            raise _not_whole("weight", weight, 1, MAX_WEIGHT)
+            check_weight(weight)  # says why not
         if priority.__class__ is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
-            raise _not_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+            check_priority(priority)
         if wait.__class__ is not bool:
             raise ConfigError(f"wait must be True or False, got {wait!r}; for how long is timeout=")
         if on_wait is not None and not callable(on_wait):
@@ -382,10 +382,6 @@ def _settings_file(settings: Settings) -> SettingsFile | None:
     from headway.settings_file import SettingsFile  # noqa: PLC0415
 
     return SettingsFile(settings.home)
-
-
-def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
-    return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
 
 
 def _text(name: str, value: object) -> str:
