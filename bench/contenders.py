@@ -127,3 +127,7 @@ class Fasteners(Contender):
     def gate(self) -> Gate:
         lock = fasteners.InterProcessLock(self._file())
         return lambda: lock
+
+
+# Peers whose lock goes with the process that has it.
+FILE_LOCKS = (Flock, Fasteners, Filelock, Portalocker)

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTLE_SECONDS = 0.03
-PEERS = (
-    contenders.Flock,
-    contenders.Fasteners,
-    contenders.Filelock,
-    contenders.Portalocker,
-)
 
 # Runs in another pid namespace, where no process of ours can be named.
 STRANGER = f"""
@@ -42,7 +36,7 @@ for line in sys.stdin:
 
 def measure(effort: Effort, directory: str) -> Findings:
     seen: dict[str, list[float]] = {}
-    kinds = (contenders.Headway, *PEERS)
+    kinds = (contenders.Headway, *contenders.FILE_LOCKS)
     with crew() as start:
         trials = [Trial(start, kind(directory, 1)) for kind in kinds]
         for _ in range(effort.pick(12, 4)):

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 # Long enough for a waiter to be fast asleep before the release that wakes it.
 SETTLE_SECONDS = 0.004
 
-PEERS = (
-    contenders.Multiprocessing,
-    contenders.Flock,
-    contenders.Fasteners,
-    contenders.Filelock,
-    contenders.Portalocker,
-)
+PEERS = (contenders.Multiprocessing, *contenders.FILE_LOCKS)
 
 
 def measure(effort: Effort, directory: str) -> Findings:

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 WAITERS = 10
 # Nobody can see the queue of a peer: time has to do. A command of sem takes long to start.
 ARRIVAL_SECONDS, SEM_ARRIVAL_SECONDS = 0.02, 0.4
-PEERS = (
-    contenders.Multiprocessing,
-    contenders.Flock,
-    contenders.Fasteners,
-    contenders.Filelock,
-    contenders.Portalocker,
-)
+PEERS = (contenders.Multiprocessing, *contenders.FILE_LOCKS)
 
 
 def measure(effort: Effort, directory: str) -> Findings:

@@ -20,28 +20,26 @@ FRAME_SECONDS = 0.08
 # The moment that shows it all: some are done, one is dead, its heir works, others wait.
 AFTER_KILL_SECONDS = 3.7
 PICTURE = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "demo.svg")
+COLOURS = [
+    (240, 113, 120),
+    (126, 200, 130),
+    (230, 192, 110),
+    (110, 170, 240),
+    (190, 150, 230),
+    (100, 200, 210),
+]
 # Calm on light and dark pages alike.
 THEME = TerminalTheme(
     (17, 21, 28),
     (214, 220, 228),
     [
         (17, 21, 28),
-        (240, 113, 120),
-        (126, 200, 130),
-        (230, 192, 110),
-        (110, 170, 240),
-        (190, 150, 230),
-        (100, 200, 210),
+        *COLOURS,
         (214, 220, 228),
     ],
     [
         (105, 115, 130),
-        (240, 113, 120),
-        (126, 200, 130),
-        (230, 192, 110),
-        (110, 170, 240),
-        (190, 150, 230),
-        (100, 200, 210),
+        *COLOURS,
         (240, 244, 248),
     ],
 )

@@ -19,6 +19,20 @@ def seconds(value: object, *, name: str) -> float:
     return total
 
 
+def positive_seconds(value: object, *, name: str) -> float:
+    """The same, of something that cannot take no time at all."""
+    total = seconds(value, name=name)
+    if total <= 0:
+        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
+    return total
+
+
+def from_text(text: str, *, name: str) -> float:
+    """The same of a word on a command line, where a bare number is text as well."""
+    is_number = text.replace(".", "", 1).isdecimal()
+    return seconds(float(text) if is_number else text, name=name)
+
+
 def _parse(value: object) -> float | None:
     if isinstance(value, bool):
         return None

@@ -2,7 +2,7 @@
 
 Python copies everything into the child: locks that another thread held, open
 files, and what SQLite believes about its own locks. So before a fork every store
-comes to rest, and in the child everything starts anew.
+and every board comes to rest, and in the child everything starts anew.
 """
 
 from __future__ import annotations
@@ -10,58 +10,55 @@ from __future__ import annotations
 import _thread
 import os
 import sys
+from _weakref import ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableSet
+    from typing import Protocol
 
-    from headway.turnstile import Turnstile
+    class Survivor(Protocol):
+        """What goes on after a fork in the parent, and starts anew in the child."""
+
+        def come_to_rest(self) -> bool:
+            """Have nothing under way until ``go_on``; false if that takes long."""
+
+        def go_on(self) -> None:
+            """In the parent; also when coming to rest was interrupted, and perhaps twice."""
+
+        def forget_after_fork(self) -> None:
+            """In the child: nothing of the parent's is ours."""
+
 
 _LOADED_LATE = ("threading", "logging", "headway.events", "headway.views", "headway.aio")
 
 # Held while a store is being opened, so that no fork falls into the middle of it.
 opening = _thread.RLock()
 # Those that hold kernel locks are known until they are closed, whoever else forgot them.
-_shared: set[Turnstile] = set()
-_private: MutableSet[Turnstile] = set()
-_at_rest: list[Turnstile] = []
+_kept: set[Survivor] = set()
+# A WeakSet in two lines: its module takes longer to load than a home to open.
+_others: set[ref[Survivor]] = set()
+_at_rest: list[Survivor] = []
 _held_up: list[_thread.RLock] = []
 
 
-def register(turnstile: Turnstile) -> None:
-    """Have a turnstile survive forks, until ``unregister``."""
-    if turnstile.store.shared:
-        _shared.add(turnstile)
+def register(survivor: Survivor, *, kept: bool) -> None:
+    """Have it survive forks: until ``unregister`` if kept, else as long as somebody knows it."""
+    if kept:
+        _kept.add(survivor)
     else:
-        _weakly_known().add(turnstile)
+        _others.add(ref(survivor, _others.discard))
 
 
-def _weakly_known() -> MutableSet[Turnstile]:
-    global _private  # noqa: PLW0603 - made with the first one
-    if _private.__class__ is set:
-        from weakref import WeakSet  # noqa: PLC0415 - takes longer to load than a home to open
-
-        _private = WeakSet()
-    return _private
+def unregister(survivor: Survivor) -> None:
+    """It is closed."""
+    _kept.discard(survivor)
+    _others.discard(ref(survivor))
 
 
-def unregister(turnstile: Turnstile) -> None:
-    """The turnstile is closed."""
-    _shared.discard(turnstile)
-    _private.discard(turnstile)
-
-
-def close_all() -> None:
-    """Give everything back at the end of the process."""
-    for turnstile in _all():
-        try:
-            turnstile.close()
-        except Exception as error:  # noqa: BLE001 - the others have to be closed as well
-            turnstile.teller.close_failed(error)
-
-
-def _all() -> list[Turnstile]:
-    return [*_shared, *_private]
+def survivors() -> list[Survivor]:
+    """All that are registered."""
+    found = [known() for known in [*_others]]
+    return [*_kept, *(survivor for survivor in found if survivor is not None)]
 
 
 def _before_fork() -> None:
@@ -71,16 +68,16 @@ def _before_fork() -> None:
             __import__(name)
     opening.acquire()
     _held_up.append(opening)
-    for turnstile in _all():
-        _at_rest.append(turnstile)
-        if not turnstile.store.come_to_rest():
+    for survivor in survivors():
+        _at_rest.append(survivor)
+        if not survivor.come_to_rest():
             _at_rest.pop()
 
 
 def _after_fork_in_parent() -> None:
     """Go on. Safe to repeat: a signal that came during the fork strikes on the way into this."""
     while _at_rest:
-        _at_rest[-1].store.go_on()
+        _at_rest[-1].go_on()
         _at_rest.pop()
     if _held_up:
         opening.release()
@@ -96,8 +93,8 @@ def _after_fork_in_child() -> None:
         module = sys.modules.get(name)
         if module is not None:
             module.forget_after_fork()
-    for turnstile in _all():
-        turnstile.forget_after_fork()
+    for survivor in survivors():
+        survivor.forget_after_fork()
 
 
 os.register_at_fork(

@@ -11,8 +11,8 @@ from headway.keys import path as keys_path
 from headway.slot import Lease, Request, Slot
 from headway.stores import open_store
 from headway.telling import Teller
-from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
-from headway.turnstile import Turnstile
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_priority, check_task, check_weight
+from headway.turnstile import Turnstile, close_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Governor:
             self._turnstile = Turnstile(
                 opened, self._teller, environ=environ, inherited=self._settings.inherited
             )
-            forking.register(self._turnstile)
+            forking.register(self._turnstile, kept=opened.shared)
         self._store.on_reclaimed = self._teller.reclaimed
         self._file = _settings_file(self._settings)
         self._doubted: set[str] = set()
@@ -85,9 +85,9 @@ class Governor:
         whenever the ticket moved up.
         """
         if weight.__class__ is not int or not 1 <= weight <= MAX_WEIGHT:
-            raise _not_whole("weight", weight, 1, MAX_WEIGHT)
+            check_weight(weight)  # says why not
         if priority.__class__ is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
-            raise _not_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+            check_priority(priority)
         if wait.__class__ is not bool:
             raise ConfigError(f"wait must be True or False, got {wait!r}; for how long is timeout=")
         if on_wait is not None and not callable(on_wait):
@@ -384,10 +384,6 @@ def _settings_file(settings: Settings) -> SettingsFile | None:
     return SettingsFile(settings.home)
 
 
-def _not_whole(name: str, value: object, least: int, most: int) -> ConfigError:
-    return ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
-
-
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name} must be text, got {value!r}")
@@ -449,4 +445,4 @@ def forget_after_fork() -> None:
     _defaults_lock = _thread.RLock()
 
 
-atexit.register(forking.close_all)
+atexit.register(close_all)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway import durations, sizes
 from headway.errors import ConfigError
+from headway.tickets import check_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,10 +14,7 @@ _MOST = 10**12
 
 
 def _positive_duration(value: object, name: str) -> float:
-    length = durations.seconds(value, name=name)
-    if length <= 0:
-        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
-    return length
+    return durations.positive_seconds(value, name=name)
 
 
 def _count(value: object, name: str) -> int:
@@ -24,9 +22,7 @@ def _count(value: object, name: str) -> int:
 
 
 def _whole(value: object, name: str, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-        raise ConfigError(f"{name} must be a whole number from {least} to {_MOST}, got {value!r}")
-    return value
+    return check_whole(name, value, least, _MOST)
 
 
 def _size(value: object, name: str) -> int:
@@ -71,10 +67,15 @@ def _urls(value: object, name: str) -> tuple[str, ...]:
 
 
 def _events(value: object, name: str) -> tuple[str, ...]:
-    events = _texts(value, name)
-    unknown = [event for event in events if event not in JOB_EVENTS]
-    if unknown:
-        raise ConfigError(f"{name}: {unknown[0]!r} is no event; known are {', '.join(JOB_EVENTS)}")
+    return check_events(_texts(value, name), name)
+
+
+def check_events(events: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Those, if a job can have them all."""
+    for event in events:
+        if event not in JOB_EVENTS:
+            known = ", ".join(JOB_EVENTS)
+            raise ConfigError(f"{name}: {event!r} is no event; known are {known}")
     return events
 
 

@@ -27,6 +27,23 @@ def check_task(task: object) -> str:
     raise ConfigError(f"task must be a label of 1 to {MAX_TASK_LENGTH} characters, got {task!r}")
 
 
+def check_weight(weight: object) -> int:
+    """How many slots a ticket takes of each key, if it can be that many."""
+    return check_whole("weight", weight, 1, MAX_WEIGHT)
+
+
+def check_priority(priority: object) -> int:
+    """A head start or a handicap, if it is one."""
+    return check_whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> int:
+    """A whole number, neither a float nor True."""
+    if value.__class__ is not int or not least <= value <= most:
+        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    return value
+
+
 def job_name(job: int) -> str:
     """What the id of a job's ticket ends in, for people and for those who look for it."""
     return f"job{job}"

@@ -236,6 +236,14 @@ class Turnstile:
 
     # -- life -------------------------------------------------------------------------
 
+    def come_to_rest(self) -> bool:
+        """Before a fork: have nothing under way in the store; false if that takes long."""
+        return self.store.come_to_rest()
+
+    def go_on(self) -> None:
+        """After it, in the parent."""
+        self.store.go_on()
+
     def forget_after_fork(self) -> None:
         """In a forked child: nothing of the parent's is ours."""
         self._unfinished = {}
@@ -255,6 +263,17 @@ class Turnstile:
         """Raise if ``close`` was called."""
         if self.closed:
             raise HeadwayError("this governor is closed; make a new one")
+
+
+def close_all() -> None:
+    """Give everything back at the end of the process."""
+    for turnstile in forking.survivors():
+        if not isinstance(turnstile, Turnstile):
+            continue
+        try:
+            turnstile.close()
+        except Exception as error:  # noqa: BLE001 - the others have to be closed as well
+            turnstile.teller.close_failed(error)
 
 
 def is_verdict(decision: Decision | None) -> bool:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-# However pytest was started: the kit is found from the project's root.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-if _ROOT not in sys.path:
-    sys.path.insert(0, _ROOT)
-
-from tests.cli.kit import Shell  # noqa: E402 - after the path is set
+from tests.cli.kit import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

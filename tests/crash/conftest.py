@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-# However pytest was started: the helpers are found from the project's root.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-if _ROOT not in sys.path:
-    sys.path.insert(0, _ROOT)
-
-from tests.crash.kit import Crew  # noqa: E402 - after the path is set
+from tests.crash.kit import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

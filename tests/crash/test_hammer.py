@@ -96,7 +96,10 @@ say("ready")
 hear()
 for worker in workers:
     worker.start()
-hear()
+while (wanted := hear()) != "end":
+    while granted < int(wanted):
+        time.sleep(0.01)
+    say("enough")
 ended.set()
 for worker in workers:
     worker.join()
@@ -132,6 +135,13 @@ class _Hammer:
         child.tell("go")
         return child
 
+    def work(self, grants: int) -> None:
+        """Go on until every process was granted so much."""
+        for child in self.children:
+            child.tell(str(grants))
+        for child in self.children:
+            child.expect("enough")
+
     def finish(self) -> int:
         """Let all end what they began; how many grants there were."""
         granted = 0
@@ -154,7 +164,7 @@ def test_never_over_and_everyone_ends(crew: Crew, many_keys: bool) -> None:  # n
     _limits(crew)
     hammer = _Hammer(crew, limit=3, many_keys=many_keys)
 
-    time.sleep(5)
+    hammer.work(50)
 
     assert hammer.finish() > 100
     watcher = crew.watcher()

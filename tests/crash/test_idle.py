@@ -57,8 +57,6 @@ def test_a_thousand_waiters_do_nothing_until_something_happens(crew: Crew) -> No
     crowd = [crew.start(_MANY.format(threads=50, tasks=50)) for _ in range(10)]
     for child in crowd:
         child.expect("all wait")
-    # The last announcements may still be on their way.
-    time.sleep(1)
 
     files, started = _state_of_files(crew), time.monotonic()
     used = sum(child.cpu_seconds() for child in crowd)

@@ -938,16 +938,16 @@ def test_looking_for_what_was_dropped_makes_no_board(home: Path) -> None:
 
 def told(board: Board) -> list[tuple[int | None, str]]:
     """What people are to be told, in order."""
-    return [(job, event) for _, job, event, _, _ in board.news()]
+    return [(job, event) for _, job, event, _, _ in board.news.unsent()]
 
 
 def test_nobody_is_told_if_nobody_wants_to_be(board: Board) -> None:
     """And nothing is written for that."""
     run(board, keep(board), "failed")
     board.warn(1, "careful")
-    board.tell_empty()
+    board.news.tell_if_empty()
 
-    assert board.news() == []
+    assert board.news.unsent() == []
 
 
 def test_news_of_a_job_are_kept_in_order_until_they_were_sent(board: Board) -> None:
@@ -962,9 +962,9 @@ def test_news_of_a_job_are_kept_in_order_until_they_were_sent(board: Board) -> N
 
     wanted = ["queued", "started", "queued", "started", "warned", "killed"]
     assert told(board) == [(job, event) for event in wanted]
-    assert [row[4] for row in board.news()] == ["", "", "", "", "careful", ""]
+    assert [row[4] for row in board.news.unsent()] == ["", "", "", "", "careful", ""]
 
-    board.drop_news(board.news()[0][0])
+    board.news.drop(board.news.unsent()[0][0])
     assert [event for _, event in told(board)] == wanted[1:]
 
 
@@ -981,9 +981,9 @@ def test_the_settings_want_news_of_every_job(home: Path, setting: str) -> None:
     run(board, bad, "failed")
     run(board, lost, "interrupted")
     board.cancel(gone, "no")
-    board.tell_empty()
+    board.news.tell_if_empty()
     expire(board, 10)
-    board.tell_empty()
+    board.news.tell_if_empty()
 
     ends = [(job, event) for job, event in told(board) if event not in ("queued", "started")]
     assert ends == [

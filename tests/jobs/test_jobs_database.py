@@ -430,7 +430,7 @@ def test_a_board_of_every_format_so_far_is_complete(home: Path, name: str) -> No
     assert Listing(board).attempt_is_over(2, 1) == 12
     found = details(board, 5)
     assert found.options == {"max_runtime_seconds": 3600.0, "idle_warn_seconds": 300.0}
-    assert [event for _, job, event, _, _ in board.news() if job == 5] == [
+    assert [event for _, job, event, _, _ in board.news.unsent() if job == 5] == [
         "queued",
         "started",
         "interrupted",

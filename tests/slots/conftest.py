@@ -1,23 +1,22 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headway import Governor
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Govern = Callable[..., Governor]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A home of the test's own: nobody's real one is ever touched."""
-    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
-        monkeypatch.delenv(name)
-    directory = os.path.join(tmp_path, "home")
-    monkeypatch.setenv("HEADWAY_HOME", directory)
-    return directory
+@pytest.fixture
+def home(home: Path) -> str:
+    """The same as text."""
+    return str(home)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -67,6 +67,25 @@ class Worker(threading.Thread, Generic[T]):
         return self._answer  # type: ignore[return-value]
 
 
+class Crowd:
+    """Counts those who are inside, and how many there were at most."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.running = self.peak = 0
+
+    def enter(self) -> None:
+        """One more."""
+        with self._lock:
+            self.running += 1
+            self.peak = max(self.peak, self.running)
+
+    def leave(self) -> None:
+        """One less."""
+        with self._lock:
+            self.running -= 1
+
+
 class Held:
     """A slot that another thread holds until told to let go."""
 

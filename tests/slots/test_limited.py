@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.slots.support import Held, Worker, assert_clean, until, waiting_tasks
+from tests.slots.support import Crowd, Held, Worker, assert_clean, until, waiting_tasks
 
 import headway
 from headway import AtCapacity, ConfigError, DeadlockRefused, Governor
@@ -110,35 +109,29 @@ def test_a_coroutine_takes_its_slot_when_it_runs_and_not_when_it_is_made(govern:
 def test_ten_calls_never_exceed_the_limit(govern: Govern) -> None:
     """Ten at once on a limit of two peak at two, in tasks and in threads."""
     governor = govern({"k": 2})
-    lock, running, peak = threading.Lock(), 0, 0
-
-    def change(by: int) -> None:
-        nonlocal running, peak
-        with lock:
-            running += by
-            peak = max(peak, running)
+    crowd = Crowd()
 
     @governor.limited("k")
     async def task() -> None:
-        change(1)
+        crowd.enter()
         for _ in range(3):
             await asyncio.sleep(0)
-        change(-1)
+        crowd.leave()
 
     @governor.limited("k")
     def thread() -> None:
-        change(1)
-        until(lambda: peak == 2 or not waiting_tasks(governor))
-        change(-1)
+        crowd.enter()
+        until(lambda: crowd.peak == 2 or not waiting_tasks(governor))
+        crowd.leave()
 
     async def tasks() -> None:
         await asyncio.gather(*(task() for _ in range(10)))
 
     asyncio.run(tasks())
-    assert (peak, running) == (2, 0)
+    assert (crowd.peak, crowd.running) == (2, 0)
     for worker in [Worker(thread) for _ in range(10)]:
         worker.result()
-    assert (peak, running) == (2, 0)
+    assert (crowd.peak, crowd.running) == (2, 0)
     assert_clean(governor)
 
 

@@ -8,7 +8,16 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.slots.support import Held, Worker, assert_clean, auntil, is_waiting, until, waiting_tasks
+from tests.slots.support import (
+    Crowd,
+    Held,
+    Worker,
+    assert_clean,
+    auntil,
+    is_waiting,
+    until,
+    waiting_tasks,
+)
 
 from headway import Governor, StoreUnavailable, waiting
 
@@ -20,20 +29,14 @@ if TYPE_CHECKING:
 def test_several_loops_in_several_threads_share_one_governor(govern: Govern) -> None:
     """Four loops with ten tasks each, and two plain threads, on a limit of three: peak three."""
     governor = govern({"k": 3})
-    lock, running, peak = threading.Lock(), 0, 0
-
-    def change(by: int) -> None:
-        nonlocal running, peak
-        with lock:
-            running += by
-            peak = max(peak, running)
+    crowd = Crowd()
 
     async def work() -> None:
         for _ in range(3):
             async with governor.slot("k"):
-                change(1)
+                crowd.enter()
                 await asyncio.sleep(0)
-                change(-1)
+                crowd.leave()
 
     async def main() -> int:
         await asyncio.gather(*(work() for _ in range(10)))
@@ -42,23 +45,22 @@ def test_several_loops_in_several_threads_share_one_governor(govern: Govern) -> 
     def plain() -> int:
         for _ in range(10):
             with governor.slot("k"):
-                change(1)
-                change(-1)
+                crowd.enter()
+                crowd.leave()
         return 10
 
     workers = [Worker(lambda: asyncio.run(main())) for _ in range(4)]
     workers += [Worker(plain) for _ in range(2)]
 
     assert [worker.result() for worker in workers] == [10] * 6
-    assert running == 0
-    assert 1 < peak <= 3
+    assert crowd.running == 0
+    assert 1 < crowd.peak <= 3
     assert_clean(governor)
 
 
-def test_a_loop_closed_while_its_task_waits_does_not_keep_the_slot(govern: Govern) -> None:
-    """The grant that nobody can take any more goes to the next in line."""
-    governor = govern({"k": 1})
-    held = Held(governor, "k")
+def _loop_with_one_that_waits(
+    governor: Governor,
+) -> tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]:
     loop = asyncio.new_event_loop()
 
     async def wait() -> None:
@@ -68,6 +70,14 @@ def test_a_loop_closed_while_its_task_waits_does_not_keep_the_slot(govern: Gover
     task = loop.create_task(wait())
     while waiting_tasks(governor) != ["lost"]:
         loop.run_until_complete(asyncio.sleep(0.001))
+    return loop, task
+
+
+def test_a_loop_closed_while_its_task_waits_does_not_keep_the_slot(govern: Govern) -> None:
+    """The grant that nobody can take any more goes to the next in line."""
+    governor = govern({"k": 1})
+    held = Held(governor, "k")
+    loop, task = _loop_with_one_that_waits(governor)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
     follower = Worker(lambda: governor.slot("k", task="next").__enter__().id)
@@ -85,15 +95,7 @@ def test_a_loop_closed_after_the_grant_does_not_keep_the_slot(govern: Govern) ->
     """Also when the loop was told, and closed before its task could run."""
     governor = govern({"k": 1})
     held = Held(governor, "k")
-    loop = asyncio.new_event_loop()
-
-    async def wait() -> None:
-        async with governor.slot("k", task="lost"):
-            raise AssertionError("the loop is closed")
-
-    task = loop.create_task(wait())
-    while waiting_tasks(governor) != ["lost"]:
-        loop.run_until_complete(asyncio.sleep(0.001))
+    loop, task = _loop_with_one_that_waits(governor)
     held.let_go()
     until(lambda: waiting_tasks(governor) == [])
     task._log_destroy_pending = False  # type: ignore[attr-defined]

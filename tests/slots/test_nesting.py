@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.slots.support import (
+    Crowd,
     Held,
     Worker,
     assert_clean,
@@ -191,25 +192,19 @@ def test_a_child_goes_ahead_on_its_parents_slot(govern: Govern) -> None:
 def test_twenty_children_of_one_parent_take_turns_in_its_slot(govern: Govern) -> None:
     """They peak at one, and all of them finish."""
     governor = govern({"k": 1})
-    lock, running, peak = threading.Lock(), 0, 0
-
-    def change(by: int) -> None:
-        nonlocal running, peak
-        with lock:
-            running += by
-            peak = max(peak, running)
+    crowd = Crowd()
 
     async def child(parent: str) -> str:
         async with governor.slot("k", parent=parent):
-            change(1)
+            crowd.enter()
             await asyncio.sleep(0)
-            change(-1)
+            crowd.leave()
         return "done"
 
     def plain_child(parent: str) -> str:
         with governor.slot("k", parent=parent):
-            change(1)
-            change(-1)
+            crowd.enter()
+            crowd.leave()
         return "done"
 
     async def main() -> None:
@@ -221,7 +216,7 @@ def test_twenty_children_of_one_parent_take_turns_in_its_slot(govern: Govern) ->
         assert answers == ["done"] * 20
 
     asyncio.run(asyncio.wait_for(main(), 20))
-    assert (peak, running) == (1, 0)
+    assert (crowd.peak, crowd.running) == (1, 0)
     assert_clean(governor)
 
 

@@ -114,7 +114,7 @@ def test_whom_nobody_can_reach_delays_nothing(house: House, phone: Phone) -> Non
         assert worker.stderr is not None
         line = worker.stderr.readline()
     assert line == "headway: a notification through json was not sent: it was refused\n"
-    until(lambda: not house.jobs.board.news(), "the end of it")
+    until(lambda: not house.jobs.board.news.unsent(), "the end of it")
 
 
 def test_secrets_are_not_shown(house: House) -> None:

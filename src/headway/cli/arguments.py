@@ -55,9 +55,8 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
     """A length of time in seconds; a bare number is seconds."""
     if value is None:
         return None
-    number = value.replace(".", "", 1).isdecimal()
     try:
-        return durations.seconds(float(value) if number else value, name=parameter.opts[-1])
+        return durations.from_text(value, name=parameter.opts[-1])
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway import keys, sizes
 from headway.cli.words import REQUEST, Given, Option
 from headway.cli.words import as_click as shown_by_click
+from headway.jobs.orders import MAX_RETRIES
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from headway.jobs.orders import Options
 
 WHEN_FULL = ("queue", "wait", "reject")
-_MAX_RETRIES = 1000
 _MAX_DIGITS = 18
 OPTIONS = (
     *REQUEST,
@@ -72,7 +72,7 @@ class Submission:
             "after": [_job(given, text) for text in given.texts("after")],
             "hold": True if given.flag("hold") else None,
             "expire": given.duration("expire", "never"),
-            "retries": given.whole("retries", 0, _MAX_RETRIES),
+            "retries": given.whole("retries", 0, MAX_RETRIES),
             "dedupe": given.text("dedupe"),
             "max_runtime": given.duration("max_runtime", "off"),
             "idle_warn": given.duration("idle_warn", "off"),
@@ -95,18 +95,23 @@ def _when_full(given: Given, text: str) -> str:
 
 
 def _job(given: Given, text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    if not (is_number and int(text)):
+    number = _number(text)
+    if not number:
         raise given.wrong(f"--after takes the id of a job, got {text!r}")
-    return int(text)
+    return number
+
+
+def _number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) if is_number else None
 
 
 def _size(given: Given) -> int | str | None:
     text = given.text("max_output")
     if text is None or text == "off":
         return text
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    value: int | str = int(text) if is_number else text
+    number = _number(text)
+    value = text if number is None else number
     return given.check(text, lambda _: sizes.size(value, name="--max-output"))
 
 

@@ -30,8 +30,7 @@ _PLAIN_COLUMNS = 80
 
 def _interval(_: click.Context, __: click.Parameter, text: str) -> float:
     try:
-        number = text.replace(".", "", 1).isdecimal()
-        seconds = durations.seconds(float(text) if number else text, name="it")
+        seconds = durations.from_text(text, name="it")
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
     if seconds < _SHORTEST_SECONDS:

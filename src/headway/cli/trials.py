@@ -11,6 +11,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from headway.stores.locks import taken
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,12 +47,9 @@ def _locks(place: str) -> str:
 
 
 def _is_free(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+    is_free = taken(descriptor, fcntl.LOCK_EX)
     fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return True
+    return is_free
 
 
 def _sockets(place: str) -> str:

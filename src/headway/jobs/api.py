@@ -110,7 +110,7 @@ class Jobs:
 
         kept = self.board.submit(orders, admit=admit if reject else None)
         for job, order in zip(kept, orders, strict=True):
-            if job.is_new and self.board.is_told(order):
+            if job.is_new and self.board.news.is_wanted(order):
                 self._say_where(job.id)
         self._bells.ring(job.id for job in kept)
         if start:
@@ -123,7 +123,7 @@ class Jobs:
         if standing is not None:
             wait = standing.estimated_wait_seconds
             about = f", about {wait:.0f} s" if wait else ""
-            self.board.add_to_news(job, "queued", f"position {standing.position}{about}")
+            self.board.news.add(job, "queued", f"position {standing.position}{about}")
 
     def _refuse_if_full(self, connection: sqlite3.Connection, order: Order) -> None:
         store = self._governor.turnstile.store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headway.jobs import rows
-from headway.jobs.states import UNFINISHED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
 
     from headway.jobs.database import JobsDatabase
 
-_UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
 # So many ids are remembered.
 _MAX_DROPPED = 100
 
@@ -35,7 +33,7 @@ class Archive:
 
     def prune(self, *, ended_before: float | None = None, keep: int | None = None) -> Pruned:
         """Forget finished jobs that ended before a time, and all but so many of the newest."""
-        finished = f"state not in ({_UNFINISHED})"
+        finished = f"state not in {rows.UNFINISHED_STATES}"
         conditions, values = [], []
         if ended_before is not None:
             conditions.append("ended_at < ?")

@@ -85,9 +85,11 @@ class Attendant:
         if stamp != self._settings_stamp:
             self._settings_stamp = stamp
             try:
-                self._settings = self._board.settings = config.load(self._home)
+                self._settings = config.load(self._home)
             except ConfigError:
                 pass  # the worker says so, and until it is mended they stay as they were
+            else:
+                self._board.heed(self._settings)
         try:
             self._take_over(job, order["lease"])
         except (AtCapacity, Cancelled) as error:  # the worker's lease is gone

@@ -15,6 +15,7 @@ from headway.jobs import rows
 from headway.jobs.archive import Archive
 from headway.jobs.database import JobsDatabase
 from headway.jobs.intake import Intake, refuse_if_over
+from headway.jobs.news import News
 from headway.jobs.rows import Beginning, Kept, Wish
 from headway.jobs.states import (
     CANCELLED,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from headway.jobs.states import Ending
 
 _EXPIRING = "indexed by jobs_to_expire where state in ('held', 'queued')"
-_UNFINISHED = ", ".join(f"'{state}'" for state in UNFINISHED)
-
-
 _LONGEST_REASON = 1000
 
 
@@ -48,10 +46,20 @@ class Board:
     """The jobs of one home."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self._settings = settings
         self.boost = int(settings.boost_seconds * 1e6)
         self.database = JobsDatabase(settings.home, timeout_seconds=settings.store_timeout_seconds)
         self.archive = Archive(self.database)
+        self.news = News(self.database, settings)
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
+
+    def heed(self, settings: Settings) -> None:
+        """Have others in force from now on."""
+        self._settings = self.news.settings = settings
 
     # -- coming in ------------------------------------------------------------------------
 
@@ -109,7 +117,7 @@ class Board:
                 " values (?, ?, ?, ?, ?, ?, 'running')",
                 (job, number, holder, os.getpid(), lease, now),
             )
-            self.tell(connection, job, "started")
+            self.news.tell(connection, job, "started")
             return Beginning(job, number, row)
 
         return self.database.change(work)
@@ -164,7 +172,7 @@ class Board:
             "update jobs set revision = ?, state = ?, retried = retried + 1 where id = ?",
             (rows.next_revision(connection), state, job),
         )
-        self.tell(connection, job, "queued")
+        self.news.tell(connection, job, "queued")
         return state
 
     def changed_since(self, revision: int) -> list[Wish]:
@@ -184,7 +192,7 @@ class Board:
 
     def warn(self, job: int, warning: str) -> None:
         """Have people told of what a watchdog warns of."""
-        self.database.change(lambda connection: self.tell(connection, job, "warned", warning))
+        self.database.change(lambda connection: self.news.tell(connection, job, "warned", warning))
 
     # -- what people do ---------------------------------------------------------------------
 
@@ -257,7 +265,7 @@ class Board:
             (rows.next_revision(connection), arrival, arrival, self.boost, job),
         )
         rows.note_arrival(connection, arrival)
-        self.tell(connection, job, "queued")
+        self.news.tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
         """Put a queued job in front of all other jobs, and of the given rank."""
@@ -309,40 +317,6 @@ class Board:
         )
         return None if due is None else (due - clocks.boot_microseconds()) / 1e6
 
-    # -- telling people -------------------------------------------------------------------------
-
-    def tell_empty(self) -> None:
-        """The last job has ended."""
-        if not (self.settings.notify or self.settings.notify_command):
-            return
-
-        def work(connection: sqlite3.Connection) -> None:
-            unfinished = f"select 1 from jobs where state in ({_UNFINISHED}) limit 1"
-            if not connection.execute(unfinished).fetchone():
-                self._note(connection, None, "empty", "")
-
-        self.database.change(work)
-
-    def news(self) -> list[tuple[int, int | None, str, float, str]]:
-        """What people are to be told: its number, the job, the event, when, and details."""
-        query = "select id, job, event, at, details from news order by id"
-        return self.database.read(lambda connection: connection.execute(query).fetchall())
-
-    def is_told(self, order: Order) -> bool:
-        """Whether anybody is told what becomes of an order."""
-        return bool(order.notify or self.settings.notify or self.settings.notify_command)
-
-    def add_to_news(self, job: int, event: str, details: str) -> None:
-        """Say more about something that was not told yet."""
-        query = "update news set details = ? where job = ? and event = ?"
-        self.database.change(lambda connection: connection.execute(query, (details, job, event)))
-
-    def drop_news(self, number: int) -> None:
-        """It was sent, or will never be."""
-        self.database.change(
-            lambda connection: connection.execute("delete from news where id = ?", (number,))
-        )
-
     # -- inside -------------------------------------------------------------------------------
 
     def end_job(
@@ -390,36 +364,16 @@ class Board:
     ) -> None:
         connection.execute(
             "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
-            f" is_read = 0 where id = ? and state in ({_UNFINISHED})",
+            f" is_read = 0 where id = ? and state in {rows.UNFINISHED_STATES}",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self.tell(connection, job, event)
-
-    def tell(self, connection: sqlite3.Connection, job: int, event: str, details: str = "") -> None:
-        """Note for the worker what people are to be told, if anybody wants to be."""
-        event = {SUCCEEDED: "finished"}.get(event, event)
-        settings = self.settings
-        is_wanted = bool(settings.notify or settings.notify_command)
-        if not is_wanted:
-            (options,) = connection.execute(
-                "select options from jobs where id = ?", (job,)
-            ).fetchone()
-            is_wanted = '"notify"' in options
-        if is_wanted:
-            self._note(connection, job, event, details)
-
-    @staticmethod
-    def _note(connection: sqlite3.Connection, job: int | None, event: str, details: str) -> None:
-        connection.execute(
-            "insert into news (job, event, at, details) values (?, ?, ?, ?)",
-            (job, event, time.time(), details),
-        )
+        self.news.tell(connection, job, event)
 
 
 def _refuse_beside_namesake(connection: sqlite3.Connection, job: int) -> None:
     found = connection.execute(
         "select other.id, other.dedupe from jobs join jobs as other using (dedupe)"
-        f" where jobs.id = ? and other.state in ({_UNFINISHED})",
+        f" where jobs.id = ? and other.state in {rows.UNFINISHED_STATES}",
         (job,),
     ).fetchone()
     if found:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import time
-from _weakref import ref
 
-from headway import clocks
+from headway import clocks, forking
 from headway.errors import HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, translate
 from headway.stores.driver import sqlite3
 from headway.stores.guard import Guard
+from headway.stores.locks import owned_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ class JobsDatabase:
         self._identity = (0, 0)
         # How often that was: once more when another file has taken the place of the first.
         self.opened = 0
-        self._pid = 0
-        self._lock = _thread.RLock()
+        self._lock = owned_lock()
+        forking.register(self, kept=False)
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do the work in one transaction that is on disk when this returns."""
@@ -78,37 +77,44 @@ class JobsDatabase:
 
     def close(self) -> None:
         """Give the connection back."""
-        if self._pid == os.getpid():
-            if self._connection is not None:
-                self._connection.close()
-            if self._guard is not None:
-                self._guard.close()
+        if self._connection is not None:
+            self._connection.close()
+        if self._guard is not None:
+            self._guard.close()
         self._connection, self._guard = None, None
 
     # -- inside ---------------------------------------------------------------------------
 
     def _move_in(self) -> None:
-        if self._guard is not None and self._pid == os.getpid():
-            return
-        if self._connection is not None:  # a parent's: SQLite must not touch it here
-            _abandoned.append(self._connection)
         if self._guard is not None:
-            self._guard.forget()
-        self._connection, self._pid, self._lock = None, os.getpid(), _thread.RLock()
+            return
         os.makedirs(self._home, mode=0o700, exist_ok=True)
         path = os.path.join(self._home, "jobs.lock")
         self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
-        if not any(known() is self for known in _in_use):
-            _in_use[:] = [known for known in _in_use if known() is not None]
-            _in_use.append(ref(self))
 
     def come_to_rest(self) -> bool:
-        """Before a fork: let no other thread be inside; false if that takes long."""
-        return self._lock.acquire(True, _REST_SECONDS)
+        """Before a fork: let no other thread be inside; false if that takes long.
+
+        SQLite keeps for the whole process who is inside a database. A child that was
+        forked meanwhile would believe for ever that its parent's thread is.
+        """
+        return not self._is_mine() and self._lock.acquire(True, _REST_SECONDS)
 
     def go_on(self) -> None:
-        """After it, in the parent."""
-        self._lock.release()
+        """After it, in the parent; safe to repeat."""
+        if self._is_mine():
+            self._lock.release()
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: SQLite must not touch a parent's connection, nor we its lock."""
+        if self._connection is not None:
+            _abandoned.append(self._connection)
+        if self._guard is not None:
+            self._guard.forget()
+        self._connection, self._guard, self._lock = None, None, owned_lock()
+
+    def _is_mine(self) -> bool:
+        return self._lock._is_owned()  # noqa: SLF001 - the one way to know for sure
 
     def _is_connected(self) -> bool:
         return self._connection is not None and self._identity == _identity(self.path)
@@ -178,30 +184,6 @@ class JobsDatabase:
             )
         return meaning
 
-
-# SQLite keeps for the whole process who is inside a database. A child that was forked
-# meanwhile would believe for ever that its parent's thread is.
-_in_use: list[ref[JobsDatabase]] = []
-_at_rest: list[JobsDatabase] = []
-
-
-def _before_fork() -> None:
-    for known in _in_use:
-        database = known()
-        if database is not None and database.come_to_rest():
-            _at_rest.append(database)
-
-
-def _after_fork_in_parent() -> None:
-    while _at_rest:
-        _at_rest.pop().go_on()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_at_rest.clear,
-)
 
 # Connections of a parent process, or to a file that is gone: closing them would do harm.
 _abandoned: list[sqlite3.Connection] = []

@@ -63,7 +63,7 @@ class Intake:
             state = self._board.end_job(connection, job, CANCELLED, reason=failed)
             self._revision = rows.next_revision(connection)
         else:
-            self._board.tell(connection, job, "queued")
+            self._board.news.tell(connection, job, "queued")
         return Kept(job, state, is_new=True)
 
     def _is_held(self, order: Order) -> bool:

@@ -41,7 +41,7 @@ class Messengers:
 
     def look(self) -> None:
         """Start one, if there is news and nobody takes care of it."""
-        if self._board.news() and self._post.holder() is None:
+        if self._board.news.unsent() and self._post.holder() is None:
             words = [sys.executable, "-P", "-m", "headway.jobs.messenger", self._home]
             # In a session of its own: Ctrl-C is for the worker.
             os.posix_spawn(sys.executable, words, os.environ, setsid=True, setsigmask=[])
@@ -63,12 +63,12 @@ class Messenger:
         quiet_since, worker = time.monotonic(), os.getppid()
         with self._bells.watch() as bell:
             while time.monotonic() - quiet_since < _LINGER_SECONDS:
-                for number, job, event, _, details in self._board.news():
+                for number, job, event, _, details in self._board.news.unsent():
                     if number not in self._under_way:
                         self._under_way[number] = list(self._send(job, event, details))
                 for number, sent in list(self._under_way.items()):
                     if all(one.done() for one in sent):
-                        self._board.drop_news(number)
+                        self._board.news.drop(number)
                         del self._under_way[number]
                 if self._under_way:
                     quiet_since = time.monotonic()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import _thread
 import os
 
-from headway import durations, keys, setting_table, sizes
+from headway import keys, setting_table, sizes
+from headway.durations import positive_seconds
 from headway.errors import ConfigError
-from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
+from headway.tickets import check_priority, check_task, check_weight, check_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB", "HEADWAY_ATTEMPT")
 _MARKS_AS_BYTES = tuple(map(os.fsencode, MARKS))
 MAX_NAME_LENGTH = 200
-_MAX_RETRIES = 1000
+MAX_RETRIES = 1000
 
 
 class Order:
@@ -102,19 +103,19 @@ class Order:
         self.keys = named or (_agent(self.command[0]),)
         self.path = _path(self.keys)
         self.task = None if task is None else check_task(task)
-        self.priority = _whole("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
-        self.weight = _whole("weight", weight, 1, MAX_WEIGHT)
+        self.priority = check_priority(priority)
+        self.weight = check_weight(weight)
         self.expire_seconds = _expiry(expire)
         self.hold = _yes_or_no("hold", hold)
-        self.after = tuple(_whole("after", job, 1, 2**62) for job in _listed("after", after))
-        self.retries = None if retries is None else _whole("retries", retries, 0, _MAX_RETRIES)
+        self.after = tuple(check_whole("after", job, 1, 2**62) for job in _listed("after", after))
+        self.retries = None if retries is None else check_whole("retries", retries, 0, MAX_RETRIES)
         self.dedupe = None if dedupe is None else _name("dedupe", dedupe)
         self.notify = tuple(_url(url) for url in ([notify] if isinstance(notify, str) else notify))
         self.notify_on = None if notify_on is None else _events(notify_on)
         self.watch = _watch(max_runtime, idle_warn, idle_kill, max_output)
         self.directory = None if directory is None else os.path.abspath(_directory(directory))
         self.environ = None if environ is None else packed(_variables(environ))
-        self.umask = None if umask is None else _whole("umask", umask, 0, 0o777)
+        self.umask = None if umask is None else check_whole("umask", umask, 0, 0o777)
 
     def options(self, settings: Settings) -> dict[str, object]:
         """What is kept as JSON: everything that differs from the settings."""
@@ -197,24 +198,11 @@ def _path(named: tuple[str, ...]) -> tuple[str, ...]:
     return keys.path(named)
 
 
-def _whole(name: str, value: object, least: int, most: int) -> int:
-    if value.__class__ is not int or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
-    return value
-
-
 def _expiry(expire: float | str | None) -> float | None:
     """Seconds, infinity for "never", or nothing for what the settings say."""
     if expire is None:
         return None
-    return float("inf") if expire == "never" else _length(expire, "expire")
-
-
-def _length(value: object, name: str) -> float:
-    seconds = durations.seconds(value, name=name)
-    if seconds <= 0:
-        raise ConfigError(f"{name} must be longer than nothing, got {value!r}")
-    return seconds
+    return float("inf") if expire == "never" else positive_seconds(expire, name="expire")
 
 
 def _name(what: str, value: object) -> str:
@@ -243,11 +231,7 @@ def _url(url: object) -> str:
 
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:
-    for event in _listed("notify_on", events):
-        if event not in setting_table.JOB_EVENTS:
-            known = ", ".join(setting_table.JOB_EVENTS)
-            raise ConfigError(f"notify_on: {event!r} is no event; known are {known}")
-    return tuple(events)
+    return setting_table.check_events(_listed("notify_on", events), "notify_on")
 
 
 def _watch(
@@ -262,7 +246,7 @@ def _watch(
     for name, given in named:
         if given is not None:
             off = given == "off"
-            watch[f"{name}_seconds"] = None if off else _length(given, name)
+            watch[f"{name}_seconds"] = None if off else positive_seconds(given, name=name)
     if max_output is not None:
         off = max_output == "off"
         watch["max_output_bytes"] = None if off else sizes.size(max_output, name="max_output")

@@ -6,6 +6,8 @@ import fcntl
 import os
 import time
 
+from headway.stores import locks
+
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
@@ -19,8 +21,8 @@ class Post:
     def take(self) -> bool:
         """Be the one; false if there is one."""
         lock = os.open(self._path, _OPEN, 0o600)
-        while not _locked(lock, fcntl.LOCK_EX):
-            if not _locked(lock, fcntl.LOCK_SH):
+        while not locks.taken(lock, fcntl.LOCK_EX):
+            if not locks.taken(lock, fcntl.LOCK_SH):
                 os.close(lock)
                 return False
             # Only people who look who is there, and they leave at once.
@@ -43,31 +45,14 @@ class Post:
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if locks.taken(lock, fcntl.LOCK_SH):
+                return None
             pid, _, since = os.read(lock, 100).decode().partition(" ")
             # Between its lock and its first words it has no pid yet.
             return int(pid or 0), float(since or time.time())
-        else:
-            return None
         finally:
             os.close(lock)
 
     def wait_until_free(self) -> None:
         """Block until there is none."""
-        try:
-            lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        finally:
-            os.close(lock)
-
-
-def _locked(lock: int, kind: int) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        locks.wait_until_free(self._path)

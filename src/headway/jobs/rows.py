@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+# As a list in SQL.
+UNFINISHED_STATES = "({})".format(", ".join(f"'{state}'" for state in UNFINISHED))
+
 
 class Kept:
     """What became of an order: the job's id and state, and whether it was there before."""

@@ -188,9 +188,11 @@ class Worker:
             return
         self._settings_stamp = stamp
         try:
-            self._settings = self._board.settings = config.load(self._home)
+            self._settings = config.load(self._home)
         except ConfigError as error:
             self._say(f"the settings stay as they were: {error}")
+        else:
+            self._board.heed(self._settings)
 
     def _patience_seconds(self) -> float:
         waits = [_LOOK_SECONDS, self._next_chores - time.monotonic()]
@@ -356,7 +358,7 @@ class Worker:
 
     def _tell_if_empty(self) -> None:
         if not (self._running or self._starting or len(self._line) or self._ready):
-            self._board.tell_empty()
+            self._board.news.tell_if_empty()
         self._messengers.look()
 
     # -- what earlier workers left ----------------------------------------------------------------

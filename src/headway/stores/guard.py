@@ -17,7 +17,7 @@ import time
 from headway import background
 from headway.errors import StoreUnavailable
 from headway.stores.base import WouldBlock
-from headway.stores.locks import owned_lock
+from headway.stores.locks import owned_lock, taken
 from headway.stores.processes import describe, lock_owners
 
 # Longer than an operation takes; after that the one inside was put to sleep, and so
@@ -131,11 +131,7 @@ class Guard:
         return now - self._streak_began < self._streak * _SHARE_SECONDS and self._streak > _SHARE
 
     def _try(self) -> bool:
-        try:
-            fcntl.flock(self._descriptor, _TRY)
-        except BlockingIOError:
-            return False
-        return True
+        return taken(self._descriptor, fcntl.LOCK_EX)
 
     def _who_keeps_our_threads(self) -> str:
         """One of them has the mutex: it is inside, or it waits for another process itself."""

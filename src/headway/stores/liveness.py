@@ -15,6 +15,7 @@ import select
 import sys
 
 from headway import background
+from headway.stores import locks
 from headway.stores.base import Holder, new_holder_id
 from headway.stores.processes import own_command, pid_namespace
 
@@ -53,11 +54,7 @@ class Live:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
+            return not locks.taken(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
 
@@ -125,14 +122,7 @@ class Live:
 
     def wait_for_end(self, holder: str) -> None:
         """Block until the holder is gone."""
-        try:
-            descriptor = self._open(holder)
-        except FileNotFoundError:
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-        finally:
-            os.close(descriptor)
+        locks.wait_until_free(holder + _LOCK, dir_fd=self._descriptor)
 
     def open_process(self, holder: str) -> int | None:
         """A descriptor that becomes readable when the holder's process ends, if there can be one.

@@ -1,8 +1,10 @@
-"""A lock between threads that knows its owner."""
+"""Locks: the kernel's on a file, and one between threads that knows its owner."""
 
 from __future__ import annotations
 
 import _thread
+import fcntl
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,27 @@ else:
 
     def cast(_, value):  # noqa: ANN001, ANN201, D103 - typing.cast without loading typing
         return value
+
+
+def taken(descriptor: int, kind: int) -> bool:
+    """Take a lock on an open file, exclusive or shared, unless another is in the way."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_until_free(path: str, *, dir_fd: int | None = None) -> None:
+    """Block as long as somebody has the file locked for itself."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
 
 
 def owned_lock() -> OwnedLock:
