@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.cli import output
 from headway.harness import events
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.harness.events import AgentEvent
-    from headway.harness.result import Result
 
 _COLUMNS = 100
 # Of a tool's arguments, what says most about the call.
@@ -23,8 +23,16 @@ class View:
 
     def __init__(self) -> None:
         self._said = ""
-        stderr = output.console(sys.stderr)
-        self._console, self._is_wide = stderr, not stderr.is_terminal
+        self._console = output.console(sys.stderr)
+        self._ways: dict[type[AgentEvent], Callable[[Any], None]] = {
+            events.Queued: self._queued,
+            events.Started: self._started,
+            events.ToolCall: self._tool_call,
+            events.ToolResult: self._tool_result,
+            events.Retrying: self._retrying,
+            events.Warned: self._warned,
+            events.Finished: self._finished,
+        }
 
     def show(self, event: AgentEvent) -> None:
         """One thing that happened."""
@@ -34,29 +42,9 @@ class View:
         if isinstance(event, events.Finished) and event.result.ok:
             self._said = ""  # it is the answer, which is printed as such
         self._flush()
-        if isinstance(event, events.Queued):
-            about = event.estimated_wait_seconds
-            wait = "" if about is None else f", about {output.length(about)}"
-            output.talk(
-                f"waiting for {event.key}, which is {event.reason}: place {event.position}{wait}"
-            )
-        elif isinstance(event, events.Started):
-            model = f" with {output.clean(event.model)}" if event.model else ""
-            output.talk(f"started{model} (pid {event.pid})")
-        elif isinstance(event, events.ToolCall):
-            self._line("→", f"{event.tool}  {_gist(event.arguments)}", "cyan")
-        elif isinstance(event, events.ToolResult):
-            if event.is_error:
-                self._line("✗", event.output or "failed", "red")
-        elif isinstance(event, events.Retrying):
-            delay = event.delay_seconds
-            when = "" if delay is None else f" in {output.length(delay)}"
-            model = f" with {event.model}" if event.model else ""
-            self._line("↻", f"tries again{when}{model}: {event.reason}", "yellow")
-        elif isinstance(event, events.Warned):
-            self._line("!", event.warning, "yellow")
-        elif isinstance(event, events.Finished):
-            self._finish(event.result)
+        way = self._ways.get(type(event))
+        if way is not None:
+            way(event)
 
     def _flush(self) -> None:
         """What the agent said until now, in one line."""
@@ -67,16 +55,44 @@ class View:
     def _line(self, sign: str, text: str, style: str) -> None:
         from rich.text import Text  # noqa: PLC0415
 
-        columns = _COLUMNS if self._is_wide else os.get_terminal_size(sys.stderr.fileno()).columns
-        shown = output.shorten_end(f"  {sign} {output.clean(text)}", columns or _COLUMNS)
+        columns = self._console.width if self._console.is_terminal else _COLUMNS
+        shown = output.shorten_end(f"  {sign} {output.clean(text)}", columns)
         self._console.print(Text(shown, style))
 
     @staticmethod
-    def _finish(result: Result) -> None:
-        usage = result.usage
-        facts = [f"{result.status} after {output.length(result.run_seconds)}"]
-        if result.reason:
-            facts[0] += f": {output.clean(result.reason)}"
+    def _queued(event: events.Queued) -> None:
+        about = event.estimated_wait_seconds
+        wait = "" if about is None else f", about {output.length(about)}"
+        output.talk(
+            f"waiting for {event.key}, which is {event.reason}: place {event.position}{wait}"
+        )
+
+    @staticmethod
+    def _started(event: events.Started) -> None:
+        model = f" with {output.clean(event.model)}" if event.model else ""
+        output.talk(f"started{model} (pid {event.pid})")
+
+    def _tool_call(self, event: events.ToolCall) -> None:
+        self._line("→", f"{event.tool}  {_gist(event.arguments)}", "cyan")
+
+    def _tool_result(self, event: events.ToolResult) -> None:
+        if event.is_error:
+            self._line("✗", event.output or "failed", "red")
+
+    def _retrying(self, event: events.Retrying) -> None:
+        delay = event.delay_seconds
+        when = "" if delay is None else f" in {output.length(delay)}"
+        model = f" with {event.model}" if event.model else ""
+        self._line("↻", f"tries again{when}{model}: {event.reason}", "yellow")
+
+    def _warned(self, event: events.Warned) -> None:
+        self._line("!", event.warning, "yellow")
+
+    @staticmethod
+    def _finished(event: events.Finished) -> None:
+        result, usage = event.result, event.result.usage
+        ended = f"{result.status} after {output.length(result.run_seconds)}"
+        facts = [f"{ended}: {output.clean(result.reason)}" if result.reason else ended]
         if result.tool_calls:
             facts.append(output.count(len(result.tool_calls), "tool call"))
         if usage.input_tokens or usage.output_tokens:
