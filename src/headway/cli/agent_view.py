@@ -41,9 +41,9 @@ class View:
             return
         if isinstance(event, events.Finished) and event.result.ok:
             self._said = ""  # it is the answer, which is printed as such
-        self._flush()
         way = self._ways.get(type(event))
         if way is not None:
+            self._flush()
             way(event)
 
     def _flush(self) -> None:

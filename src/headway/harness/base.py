@@ -78,7 +78,7 @@ class Harness:
         # How the caller writes an option, for what watchdogs say.
         self.spelled: Callable[[str], str] = lambda name: f"{name}="
         self._doubted: set[str] = set()
-        self.guard = Governor("memory://", limits={"agent": _concurrent(max_concurrent)})
+        self.guard = Governor("memory://", limits={self.key(None): _concurrent(max_concurrent)})
 
     # -- what a program's own file says -------------------------------------------------------
 

@@ -45,7 +45,10 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(AgentEvent):
-    """It waits for its turn. Told when the wait gets noticeable, and when it has moved up."""
+    """It waits for its turn. Told when the wait gets noticeable, and when it has moved up.
+
+    The reason is that of the governor's queue (``full``, ``paused`` …), or ``max_concurrent``.
+    """
 
     kind = "queued"
 

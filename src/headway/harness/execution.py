@@ -173,7 +173,7 @@ class Execution:
                 priority=order.priority,
                 timeout=order.timeout_seconds,
                 wait=order.wait,
-                on_wait=self._tell_of_wait,
+                on_wait=lambda event: self._tell_of_wait(event, reason="max_concurrent"),
             )
         )
         if harness.governor is None:
@@ -282,9 +282,9 @@ class Execution:
             self._has_callback_failed = True
             self._scope.interrupt(f"its callback failed: {error}", error)
 
-    def _tell_of_wait(self, event: engine.Event) -> None:
+    def _tell_of_wait(self, event: engine.Event, reason: str = "") -> None:
         if isinstance(event, engine.Queued):
-            self._blocked_by = event.blocked_by.key, event.blocked_by.reason
+            self._blocked_by = event.blocked_by.key, reason or event.blocked_by.reason
         elif not isinstance(event, engine.MovedUp):
             return
         self._tell_beside(
