@@ -164,8 +164,12 @@ class Harness:
         return done[0]
 
     def environ(self, order: Order, invocation: Invocation) -> dict[str, str]:
-        """What the program is started with: all of ours, and what was set for it."""
-        return {**invocation.environ, **os.environ, **self.env, **order.env}
+        """What the program is started with: all of ours, and what was set for it.
+
+        As a shell would, it says where we are: some programs believe that more than the system.
+        """
+        here = {"PWD": order.directory}
+        return {**invocation.environ, **os.environ, **here, **self.env, **order.env}
 
 
 def _concurrent(most: object) -> int | str:
