@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from headway.config import Settings
 from headway.stores.memory import MemoryStore
 from headway.stores.shortcuts import Shortcuts
-from headway.stores.sqlbook import read_terms
 from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlrows import read_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
