@@ -57,7 +57,7 @@ class MemoryHouse:
     """One store is all there is: every holder's tickets go through it."""
 
     mortal = False
-    many_keys = "headway.stores.memory._MANY_KEYS"
+    many_keys = "headway.stores.memorybook._MANY_KEYS"
 
     def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
         self.directory = directory  # where nothing is written
