@@ -29,7 +29,14 @@ if TYPE_CHECKING:
             """In the child: nothing of the parent's is ours."""
 
 
-_LOADED_LATE = ("threading", "logging", "headway.events", "headway.views", "headway.aio")
+_LOADED_LATE = (
+    "threading",
+    "logging",
+    "headway.events",
+    "headway.views",
+    "headway.aio",
+    "headway.regulating",
+)
 
 # Held while a store is being opened, so that no fork falls into the middle of it.
 opening = _thread.RLock()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import _thread
 import atexit
 
-from headway import config, durations, forking, keys, limits
+from headway import config, durations, forking
 from headway.errors import ConfigError
 from headway.keys import path as keys_path
+from headway.limits import lines_from_code
 from headway.slot import Lease, Request, Slot
 from headway.stores import open_store
-from headway.telling import Teller
+from headway.telling import Teller, warn
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_priority, check_task, check_weight
 from headway.turnstile import Turnstile, close_all
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from headway.decorating import Decorator
     from headway.events import Event
     from headway.jobs.api import Jobs
-    from headway.limits import Line, Terms
-    from headway.settings_file import SettingsFile
+    from headway.limits import Line
+    from headway.regulating import Regulator
     from headway.stores.base import Store
     from headway.views import Capacity, LeaseView, Snapshot
 
@@ -42,7 +43,7 @@ class Governor:
     def __init__(
         self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
     ) -> None:
-        offered = _lines_from_code({} if limits is None else limits)
+        offered = [] if limits is None else lines_from_code(limits)
         with forking.opening:
             opened, self._settings = open_store(store)
             new_lines = _adopt_file(opened, self._settings)
@@ -53,15 +54,14 @@ class Governor:
             )
             forking.register(self._turnstile, kept=opened.shared)
         self._store.on_reclaimed = self._teller.reclaimed
-        self._file = _settings_file(self._settings)
-        self._doubted: set[str] = set()
+        self._regulating: Regulator | None = None
         self._jobs: Jobs | None = None
         # The leases of a home mean nothing to a store in memory.
         self._lenders = self._settings.inherited if self._settings.home else ()
         if offered or self._settings.offered_lines:
-            new_lines += self._offer([*self._settings.offered_lines, *offered])
+            new_lines += self._regulator.offer([*self._settings.offered_lines, *offered])
         if new_lines:
-            self._doubt([line.pattern for line in new_lines], in_force=True)
+            self._regulator.doubt([line.pattern for line in new_lines], in_force=True)
 
     # -- slots --------------------------------------------------------------------
 
@@ -170,38 +170,23 @@ class Governor:
 
     def set_limit(self, key: str, limit: int | str) -> None:
         """Give a key or pattern a limit, in the home's file too. Takes effect at once."""
-        keys.check(key, pattern=True)
-        source = limits.FILE if self._file else limits.CODE
-        line = limits.Line(key, limits.slots(limit, where=f'"{key}"'), source)
-        self._doubt([key], in_force=False)
-        self._revise(
-            lambda terms: terms.with_lines([line]), lambda file: file.set_limit(key, limit)
-        )
+        self._regulator.set_limit(key, limit)
 
     def unset_limit(self, key: str) -> None:
         """Take the line of a key or pattern away; the next less specific one counts."""
-        keys.check(key, pattern=True)
-        self._revise(lambda terms: terms.without(key), lambda file: file.unset_limit(key))
+        self._regulator.unset_limit(key)
 
     def pause(self, key: str) -> None:
         """Stop admission on a key and all below it; running work goes on."""
-        keys.check(key)
-        self._revise(
-            lambda terms: terms.with_paused(terms.paused | {key}), lambda file: file.pause(key)
-        )
+        self._regulator.pause(key)
 
     def resume(self, key: str) -> None:
         """Admit again after ``pause``."""
-        keys.check(key)
-        self._revise(
-            lambda terms: terms.with_paused(terms.paused - {key}), lambda file: file.resume(key)
-        )
+        self._regulator.resume(key)
 
     def reload(self) -> None:
         """Read the home's file again and put what it says in force."""
-        self._store.follow_file()
-        self._turnstile.switchboard.deliver()
-        self._doubt([line.pattern for line in self.lines()], in_force=True)
+        self._regulator.reload()
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
@@ -292,61 +277,21 @@ class Governor:
 
     # -- inside -------------------------------------------------------------------------
 
-    def _offer(self, lines: list[Line]) -> list[Line]:
-        """Set limits from code where the store has none; where it has others, they stand.
-
-        The answer are those that were set.
-        """
-        met: list[tuple[Line, Line]] = []
-        new: list[Line] = []
-
-        def offered(terms: Terms) -> Terms:
-            revised, met[:] = terms.with_offered(lines)
-            new[:] = [line for line in lines if terms.exact(line.pattern) is None]
-            return revised
-
-        self._revise(offered)
-        for line, kept in met:
-            _warn(
-                f"limit {limits.shown(line.slots)} for {line.pattern!r} from {line.source} is not"
-                f" used: {self._store.name} already has {limits.shown(kept.slots)}"
-                f" (from {kept.source})"
-            )
-        return new
-
-    def _revise(
-        self,
-        change: Callable[[Terms], Terms],
-        write: Callable[[SettingsFile], None] | None = None,
-    ) -> None:
-        """Change the terms, and the file with them, in one step."""
-        file = self._file
-        also = None if file is None or write is None else lambda: write(file)
-        while True:
-            terms = self._store.terms()
-            if self._store.set_terms(change(terms), expected=terms, also=also):
-                break
-        self._turnstile.switchboard.deliver()
-
     def _record(self, lease: LeaseView, reason: str) -> None:
         from headway import releases  # noqa: PLC0415 - rarely needed
 
         try:
             releases.record(self._settings.home, lease, reason=reason, task=self._settings.task)
         except OSError as error:
-            _warn(f"that {lease.id} was taken back could not be recorded: {error}")
+            warn(f"that {lease.id} was taken back could not be recorded: {error}")
 
-    def _doubt(self, patterns: list[str], *, in_force: bool) -> None:
-        """Warn once of limits on keys that nobody uses but that are nearly ones in use."""
-        from headway import spelling  # noqa: PLC0415 - only when limits change
+    @property
+    def _regulator(self) -> Regulator:
+        if self._regulating is None:
+            from headway.regulating import Regulator  # noqa: PLC0415 - only to change limits
 
-        census = self._store.census()
-        in_use = {key for key, state in census.states.items() if state.used or state.waiting}
-        known = [line.pattern for line in census.terms.lines] if in_force else []
-        for doubt in spelling.doubts(patterns, in_use, known=known):
-            if doubt not in self._doubted:
-                self._doubted.add(doubt)
-                _warn(doubt)
+            self._regulating = Regulator(self._turnstile, self._settings.home)
+        return self._regulating
 
     # -- for the rooms of Headway ---------------------------------------------------------
 
@@ -376,14 +321,6 @@ def _adopt_file(store: Store, settings: Settings) -> list[Line]:
         raise
 
 
-def _settings_file(settings: Settings) -> SettingsFile | None:
-    if not settings.home:
-        return None
-    from headway.settings_file import SettingsFile  # noqa: PLC0415
-
-    return SettingsFile(settings.home)
-
-
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name} must be text, got {value!r}")
@@ -399,19 +336,6 @@ def _lenders(parent: Lease | str) -> tuple[str, ...]:
     if parent.ended:
         raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
     return (parent.id, *parent.ticket.parents)
-
-
-def _lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
-    if not hasattr(table, "items"):
-        example = '{"llm/openai": 2}'
-        raise ConfigError(f"limits must be keys with their slots, like {example}, got {table!r}")
-    return limits.parse_lines(table, source=limits.CODE, where="limits")
-
-
-def _warn(text: str) -> None:
-    import logging  # noqa: PLC0415 - costs as much as all of Headway, and is rarely needed
-
-    logging.getLogger("headway").warning("%s", text)
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

@@ -111,6 +111,14 @@ class Terms:
         return (self.with_lines(missing) if missing else self), met
 
 
+def lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
+    """The limits that a governor was made with."""
+    if not hasattr(table, "items"):
+        example = '{"llm/openai": 2}'
+        raise ConfigError(f"limits must be keys with their slots, like {example}, got {table!r}")
+    return parse_lines(table, source=CODE, where="limits")
+
+
 def slots(value: object, *, where: str) -> int:
     """The cap that a limit's value stands for; everything but a limit is refused."""
     if value == UNLIMITED and isinstance(value, str):

@@ -200,3 +200,10 @@ class Teller:
 
 def _what(ticket: Ticket) -> dict[str, Any]:
     return {"ticket_id": ticket.id, "task": ticket.task, "keys": ticket.keys, "at": time.time()}
+
+
+def warn(text: str) -> None:
+    """Say something that no event is about."""
+    import logging  # noqa: PLC0415 - costs as much as all of Headway, and is rarely needed
+
+    logging.getLogger("headway").warning("%s", text)

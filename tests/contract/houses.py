@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from headway.config import Settings
 from headway.stores.memory import MemoryStore
 from headway.stores.shortcuts import Shortcuts
-from headway.stores.sqlbook import read_terms
 from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlrows import read_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class MemoryHouse:
     """One store is all there is: every holder's tickets go through it."""
 
     mortal = False
-    many_keys = "headway.stores.memory._MANY_KEYS"
+    many_keys = "headway.stores.memorybook._MANY_KEYS"
 
     def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
         self.directory = directory  # where nothing is written

@@ -335,14 +335,15 @@ def _bury(model: MemoryStore, holder: str) -> None:
     order matters: tickets that wait and have collected nothing leave all at
     once, before anything is handed on.
     """
-    waiting = [ticket for ticket in model.parked() if ticket.holder == holder]
+    book = model._book
+    waiting = [ticket for ticket in book.parked() if ticket.holder == holder]
     plain = [ticket for ticket in waiting if not ticket.reserved and not ticket.parents]
     freed = [ticket.at for ticket in plain if ticket.at is not None]
     for ticket in plain:
-        model.key(cast("str", ticket.at)).waiting -= 1
-        model.strike(ticket)
+        book.key(cast("str", ticket.at)).waiting -= 1
+        book.strike(ticket)
     others = sorted((t for t in waiting if t not in plain), key=lambda ticket: ticket.id)
-    leases = [lease for lease in model._leases.values() if lease.holder == holder]
+    leases = [lease for lease in book.leases.values() if lease.holder == holder]
     ordered = [*others, *sorted(leases, key=lambda lease: lease.id)]
     model._admission.end_all(ordered, freed=freed)
 

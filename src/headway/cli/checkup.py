@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 import shlex
-import shutil
 import sqlite3
-import stat
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from headway import __version__, config, limits, releases, setting_table, spelling
-from headway.cli import in_use, mounts, output, trials
+from headway.cli import in_use, output
+from headway.cli.diagnosis import Finding
 from headway.cli.finding import called
+from headway.cli.place import Place
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, Database
 from headway.stores.guard import Guard
@@ -31,21 +29,8 @@ if TYPE_CHECKING:
 
     from headway.config import Settings
 
-Level = Literal["ok", "warning", "problem"]
-_LITTLE_BYTES, _TOO_LITTLE_BYTES = 200 << 20, 4 << 20
 _PATIENCE_SECONDS = 1.0
-_OTHERS_MAY_WRITE, _OTHERS_MAY_LOOK = 0o022, 0o055
 _NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at, and how it is."""
-
-    level: Level
-    about: str
-    text: str
-    fix: str = ""
 
 
 class Checkup:
@@ -53,17 +38,17 @@ class Checkup:
 
     def __init__(self, home: str) -> None:
         self._home = home
-        self._ground = _nearest_directory(home)
+        self._place = Place(home)
         self._settings: Settings | None = None
 
     def findings(self) -> Iterator[Finding]:
         """All findings; an examination that fails is one itself."""
         for about, examination in (
             ("versions", self._versions),
-            ("home", self._directory),
-            ("file system", self._file_system),
-            ("space", self._space),
-            ("trial", self._trial),
+            ("home", self._place.directory),
+            ("file system", self._place.file_system),
+            ("space", self._place.space),
+            ("trial", self._place.trial),
             ("settings", self._read_settings),
             ("environment", self._environment),
             ("store", self._store),
@@ -87,99 +72,6 @@ class Checkup:
             f" SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"
         )
         yield Finding("ok", "versions", text)
-
-    # -- the place ------------------------------------------------------------------
-
-    def _directory(self) -> Iterator[Finding]:
-        source = "HEADWAY_HOME" if os.environ.get("HEADWAY_HOME") else "the default"
-        shown, quoted = f"{self._home} ({source})", shlex.quote(self._home)
-        try:
-            found = os.stat(self._home)
-        except FileNotFoundError:
-            yield from self._missing(shown)
-            return
-        except NotADirectoryError:
-            text = f"{shown} cannot be: a part of its path is not a directory"
-            yield Finding("problem", "home", text, "set HEADWAY_HOME to another place")
-            return
-        if not stat.S_ISDIR(found.st_mode):
-            fix = f"move it away, or set HEADWAY_HOME: mv {quoted} {quoted}.old"
-            yield Finding("problem", "home", f"{shown} is not a directory", fix)
-            return
-        mode = stat.S_IMODE(found.st_mode)
-        fix = f"chmod 700 {quoted}"
-        if found.st_uid != os.geteuid():
-            text = f"{shown} belongs to {_person(found.st_uid)}, you are {_person(os.geteuid())}"
-            yield Finding("problem", "home", text, f"sudo chown -R {os.geteuid()} {quoted}")
-        elif not os.access(self._home, os.R_OK | os.W_OK | os.X_OK):
-            yield Finding("problem", "home", f"{shown} has mode {mode:04o}: not even you", fix)
-        elif mode & _OTHERS_MAY_WRITE:
-            text = f"{shown} has mode {mode:04o}: others can write there"
-            yield Finding("problem", "home", text, fix)
-        elif mode & _OTHERS_MAY_LOOK:
-            text = f"{shown} has mode {mode:04o}: others can see your tasks and commands"
-            yield Finding("warning", "home", text, fix)
-        else:
-            yield Finding("ok", "home", f"{shown}, mode {mode:04o}, yours")
-        yield from self._strangers()
-
-    def _missing(self, shown: str) -> Iterator[Finding]:
-        if os.path.islink(self._home):
-            text = f"{shown} is a link to {os.readlink(self._home)}, which is not there"
-            fix = f"mkdir -m 700 {shlex.quote(os.path.realpath(self._home))}"
-            yield Finding("problem", "home", text, fix)
-        elif os.access(self._ground, os.W_OK | os.X_OK):
-            text = f"{shown} is not there yet: the first command that needs it makes it"
-            yield Finding("ok", "home", text)
-        else:
-            text = f"{shown} is not there and cannot be made: {self._ground} is not yours to write"
-            yield Finding("problem", "home", text, "set HEADWAY_HOME to a directory of your own")
-
-    def _strangers(self) -> Iterator[Finding]:
-        """Files of another user, as ``sudo headway`` leaves them."""
-        for name in ("slots.db", "slots.lock", "live", config.FILE_NAME):
-            path = os.path.join(self._home, name)
-            if os.path.exists(path) and os.stat(path).st_uid != os.stat(self._home).st_uid:
-                fix = f"sudo chown -R {os.geteuid()} {shlex.quote(self._home)}"
-                text = f"{name} belongs to {_person(os.stat(path).st_uid)}, and the home does not"
-                yield Finding("problem", "home", text, fix)
-
-    def _file_system(self) -> Iterator[Finding]:
-        kind = mounts.kind_at(self._ground)
-        doubt = mounts.doubt(kind)
-        if doubt:
-            fix = "set HEADWAY_HOME to a directory on a disk of this machine"
-            text = f"{doubt}: locks may not hold there, and a home is for one machine"
-            yield Finding("warning", "file system", text, fix)
-        else:
-            yield Finding("ok", "file system", kind or "unknown here")
-
-    def _space(self) -> Iterator[Finding]:
-        free = shutil.disk_usage(self._ground).free
-        shown, fix = f"{_size(free)} free", "make room on the disk of the home"
-        if free < _TOO_LITTLE_BYTES:
-            yield Finding("problem", "space", shown, fix)
-        elif free < _LITTLE_BYTES:
-            yield Finding("warning", "space", shown, fix)
-        else:
-            yield Finding("ok", "space", shown)
-
-    def _trial(self) -> Iterator[Finding]:
-        if not os.access(self._ground, os.W_OK | os.X_OK):
-            return  # said already
-        works = []
-        for name, trouble in trials.try_all(self._ground):
-            if not trouble:
-                works.append(name)
-                continue
-            waiting = name == "sockets"
-            text = f"{name} failed there: {trouble}"
-            if waiting:
-                text += "; who waits then looks every 250 ms instead of being woken"
-            fix = "set HEADWAY_HOME to a directory on a disk of this machine"
-            yield Finding("warning" if waiting else "problem", "trial", text, fix)
-        if works:
-            yield Finding("ok", "trial", f"tried and found to work: {', '.join(works)}")
 
     # -- settings -------------------------------------------------------------------
 
@@ -375,13 +267,6 @@ def _who_is_inside(guard: Guard) -> str:
     return ""
 
 
-def _nearest_directory(path: str) -> str:
-    """The path itself, or what is there of the way to it."""
-    while not os.path.lexists(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
-    return path if os.path.isdir(path) else os.path.dirname(path)
-
-
 def _names_in(path: str) -> dict[str, object]:
     """The settings that stand in a file which has been checked."""
     import tomllib  # noqa: PLC0415
@@ -398,18 +283,3 @@ def _names_in(path: str) -> dict[str, object]:
         if isinstance(table, dict)
         for name, value in table.items()
     }
-
-
-def _person(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1024:  # noqa: PLR2004
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TB"

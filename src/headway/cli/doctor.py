@@ -13,7 +13,7 @@ from headway.cli import arguments, output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headway.cli.checkup import Finding
+    from headway.cli.diagnosis import Finding
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 

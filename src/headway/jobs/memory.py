@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+from headway import sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ROOT = "/sys/fs/cgroup"
 _UNLIMITED = 1 << 60
+
+
+class Reserve:
+    """Memory that shall stay free whatever is started."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._is_short = say, False
+
+    def is_kept(self, least: int | None) -> bool:
+        """Whether so much is free; said once if not."""
+        if least is None:
+            return True
+        free = free_bytes()
+        if free < least and not self._is_short:
+            self._say(
+                f"watchdog.min_free_memory: no new job starts, {sizes.shown(free)} are free"
+                f" and {sizes.shown(least)} shall stay"
+            )
+        self._is_short = free < least
+        return not self._is_short
 
 
 def free_bytes() -> int:

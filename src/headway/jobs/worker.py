@@ -14,17 +14,17 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from headway import background, config, family, leftovers, sizes
+from headway import config, family
 from headway.errors import ConfigError, StoreUnavailable
 from headway.governor import Governor
-from headway.jobs import log, memory
+from headway.jobs.aftermath import Aftermath
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.delays import Delays
 from headway.jobs.line import Line
+from headway.jobs.memory import Reserve
 from headway.jobs.messenger import Messengers
-from headway.jobs.states import INTERRUPTED, RUNNING, Ending
-from headway.stores.liveness import Live
+from headway.jobs.states import RUNNING
 from headway.tickets import Granted, Refused
 from headway.wire import Wire, raise_limit_of_files
 
@@ -58,21 +58,16 @@ class Worker:
         self._board = Board(settings)
         self._governor = Governor(f"sqlite:///{self._home}")
         self._line = Line(self._governor.turnstile)
-        self._live = Live(os.path.join(self._home, "live"))
         self._messengers = Messengers(self._home, self._board)
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._aftermath = Aftermath(self._home, self._board, self._bells, woken=self._woken)
         # Jobs that have their slots and wait for memory; those handed to a supervisor, with
         # our lease until it has taken over; and those whose supervisor has, or ends.
         self._ready: dict[int, Ticket] = {}
         self._starting: dict[int, Ticket] = {}
         self._running: set[int] = set()
-        # Supervisors that are not children of our nursery, by the end of their lock.
-        self._strangers: set[int] = set()
-        self._ended_strangers: list[int] = []
         self._told_to_cancel: set[int] = set()
-        # What is to be written down as soon as the board can be used: jobs whose attempt is
-        # over, and why others will never get their slots.
-        self._over: set[int] = set()
+        # Why others will never get their slots, until the board can be told.
         self._refused: dict[int, str] = {}
         # Whether there may be attempts of a nursery that was killed.
         self._is_in_doubt = False
@@ -80,7 +75,7 @@ class Worker:
         # The last change that was seen, and in which board.
         self._seen_revision = self._seen_board = 0
         self._stop_signal = ""
-        self._is_short_of_memory = False
+        self._reserve = Reserve(say)
         self._next_chores = 0.0
         self._complaint = ""
         self._busy_at = time.monotonic()
@@ -100,7 +95,7 @@ class Worker:
         self._close()
 
     def _is_over(self) -> bool:
-        if self._starting or self._running or self._strangers or self._over:
+        if self._starting or self._running or self._aftermath:
             self._busy_at = time.monotonic()
             return False
         if self._stop_signal:
@@ -155,8 +150,6 @@ class Worker:
         self._bell.hush()
         if self._nursery.fileno() in ready:
             self._hear()
-        while self._ended_strangers:
-            self._over.add(self._ended_strangers.pop())
         try:
             self._settle()
             # First of all: whoever has its slots is waiting for nothing but us.
@@ -240,13 +233,16 @@ class Worker:
 
     def _is_seen_to(self, job: int) -> bool:
         """Whether more than a place in line is known for it already."""
-        places = (self._ready, self._starting, self._running, self._strangers)
-        return any(job in group for group in (*places, self._delayed, self._refused))
+        places = (self._ready, self._starting, self._running, self._delayed, self._refused)
+        return self._aftermath.has_stranger(job) or any(job in group for group in places)
 
     def _is_attended(self, job: int) -> bool:
         """Whether we will hear of the end of its attempt."""
-        known = (self._starting, self._running, self._strangers, self._over)
-        return any(job in group for group in known)
+        return any(job in group for group in (self._starting, self._running, self._aftermath))
+
+    def _reconcile(self, only: int | None = None) -> None:
+        """Find out what became of attempts that another worker or nursery has started."""
+        self._aftermath.reconcile(only, is_attended=self._is_attended)
 
     # -- granted ------------------------------------------------------------------------------
 
@@ -269,27 +265,15 @@ class Worker:
 
     def _start_ready(self) -> None:
         """Start what was granted, unless that would exhaust the memory."""
-        if not self._ready or self._stop_signal or not self._has_memory():
+        least = self._settings.min_free_memory_bytes
+        if not self._ready or self._stop_signal or not self._reserve.is_kept(least):
             return
         for job, ticket in list(self._ready.items()):
             del self._ready[job]
             self._starting[job] = ticket
             self._nursery.send("start", job=job, lease=ticket.id)
-            if self._settings.min_free_memory_bytes is not None:
+            if least is not None:
                 return  # the next one when this one has taken what it needs
-
-    def _has_memory(self) -> bool:
-        least = self._settings.min_free_memory_bytes
-        if least is None:
-            return True
-        free = memory.free_bytes()
-        if free < least and not self._is_short_of_memory:
-            self._say(
-                f"watchdog.min_free_memory: no new job starts, {sizes.shown(free)} are free"
-                f" and {sizes.shown(least)} shall stay"
-            )
-        self._is_short_of_memory = free < least
-        return not self._is_short_of_memory
 
     def _stand_delayed(self) -> None:
         for job in self._delayed.take_due():
@@ -329,63 +313,28 @@ class Worker:
     def _attempt_is_over(self, job: int) -> None:
         """The supervisor and all it had are gone."""
         self._let_go(job)
-        self._over.add(job)
+        self._aftermath.add(job)
 
     def _settle(self) -> None:
-        """See to jobs whose attempt is over; usually its supervisor has written how it ended."""
+        """See to jobs whose attempt is over."""
         if self._is_in_doubt:
             self._reconcile()
             self._look_at_everything()
             self._is_in_doubt = False
-        for job in list(self._over):
-            for _, number, _ in self._board.under_way(job):
-                if job in self._strangers:
-                    self._lost(job, number)
-                else:
-                    self._interrupt(job, number, "its supervisor was killed")
+        for job in self._aftermath.over():
+            self._aftermath.write_down(job)
             wish = self._board.wish(job)
-            for group in (self._strangers, self._running, self._told_to_cancel):
+            for group in (self._running, self._told_to_cancel):
                 group.discard(job)
             if wish is not None and not self._stop_signal:
                 self._consider(wish)
-            self._over.discard(job)
+            self._aftermath.forget(job)
             self._tell_if_empty()
-
-    def _interrupt(self, job: int, number: int, reason: str) -> None:
-        log.join(log.path_of(self._home, job, number))
-        self._board.end(job, number, Ending(INTERRUPTED, reason))
-        self._bells.ring([job])
 
     def _tell_if_empty(self) -> None:
         if not (self._running or self._starting or len(self._line) or self._ready):
             self._board.news.tell_if_empty()
         self._messengers.look()
-
-    # -- what earlier workers left ----------------------------------------------------------------
-
-    def _reconcile(self, only: int | None = None) -> None:
-        """Find out what became of attempts that another worker or nursery has started."""
-        if only is not None and self._is_attended(only):
-            return
-        for job, number, holder in self._board.under_way(only):
-            if self._is_attended(job):
-                continue
-            if self._live.is_alive(holder):
-                self._strangers.add(job)
-                background.start(self._await_stranger, job, holder)
-            else:
-                self._lost(job, number)
-
-    def _await_stranger(self, job: int, holder: str) -> None:
-        self._live.wait_for_end(holder)
-        self._ended_strangers.append(job)
-        os.write(self._woken, b".")
-
-    def _lost(self, job: int, number: int) -> None:
-        """Nobody is left who could say how it ended; see to it that it has."""
-        killed = leftovers.end(HEADWAY_JOB=f"{job}.{number}", HEADWAY_HOME=self._home)
-        rest = f"; {killed} processes of it were still running" if killed else ""
-        self._interrupt(job, number, f"its worker and its supervisor were killed{rest}")
 
     def _nursery_died(self) -> None:
         self._say("the nursery was killed; its jobs end, and another one takes its place")

@@ -12,8 +12,8 @@ from headway.stores.database import Damaged
 from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back
 from headway.stores.locks import owned_lock
-from headway.stores.sqlbook import (
-    HOLDERS_AT_WORK,
+from headway.stores.sqlbook import HOLDERS_AT_WORK
+from headway.stores.sqlrows import (
     LEASE_COLUMNS,
     STATE_COLUMNS,
     WAITING_COLUMNS,

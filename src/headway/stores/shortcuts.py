@@ -11,14 +11,8 @@ import time
 
 from headway.limits import UNCAPPED
 from headway.stores.ledger import roll_back
-from headway.stores.sqlbook import (
-    HOLDERS_AT_WORK,
-    IN_FRONT,
-    INSERT_LEASE,
-    INSERT_WAITING,
-    lease_row,
-    waiting_row,
-)
+from headway.stores.sqlbook import HOLDERS_AT_WORK, IN_FRONT
+from headway.stores.sqlrows import INSERT_LEASE, INSERT_WAITING, lease_row, waiting_row
 from headway.tickets import Granted, Waiting
 
 TYPE_CHECKING = False

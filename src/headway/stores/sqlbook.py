@@ -6,26 +6,33 @@ writes the keys that changed. Tickets are written as they move.
 
 from __future__ import annotations
 
-from headway import keys
-from headway.limits import Line, Terms
 from headway.stores.book import KeyState
-from headway.tickets import Refused, Revoked, Ticket, Withdrawn
+from headway.stores.sqlrows import (
+    INSERT_LEASE,
+    INSERT_WAITING,
+    LEASE_COLUMNS,
+    STATE_COLUMNS,
+    WAITING_COLUMNS,
+    decision_from,
+    id_range,
+    lease_from,
+    lease_row,
+    read_terms,
+    row_from,
+    state_from,
+    verdict_row,
+    waiting_from,
+    waiting_row,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from headway.tickets import Decision
+    from headway.limits import Terms
+    from headway.tickets import Decision, Ticket
 
-LEASE_COLUMNS = "id, keys, weight, task, priority, parent, within, arrival, since, token"
-WAITING_COLUMNS = (
-    "id, keys, weight, task, priority, parent, within, arrival, since, rank, at, reserved"
-)
-INSERT_WAITING = (
-    f"insert or replace into waiting ({WAITING_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?,?)"
-)
-INSERT_LEASE = f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)"
 # A holder's name is the first six letters of its tickets' ids.
 HOLDERS_AT_WORK = (
     # One step per holder, however many leases it has.
@@ -44,7 +51,6 @@ HOLDERS_AT_WORK = (
 )
 _BACKWARDS = "order by rank desc, id desc limit 1"
 IN_FRONT = f"select id from waiting where at = ? and (rank, id) < (?, ?) {_BACKWARDS}"
-STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
 
 
 class SqlBook:
@@ -158,12 +164,9 @@ class SqlBook:
 
     def tell(self, ticket: Ticket, decision: Decision) -> None:
         self.told.append(decision)
-        kind = _KINDS.get(type(decision))
-        if kind is not None:
-            self._execute(
-                "insert or replace into verdicts values (?, ?, ?)",
-                (ticket.id, kind, _detail(decision)),
-            )
+        row = verdict_row(ticket, decision)
+        if row is not None:
+            self._execute("insert or replace into verdicts values (?, ?, ?)", row)
 
     def awaits_someone(self) -> bool:
         if not self._settled:
@@ -306,109 +309,3 @@ class SqlBook:
             )
         self._tickets[ticket.id] = ticket
         return ticket
-
-
-_KINDS = {Withdrawn: "withdrawn", Refused: "refused", Revoked: "revoked"}
-
-
-def _detail(decision: Decision) -> str:
-    if isinstance(decision, Refused):
-        return f"{decision.reason} {decision.key}"
-    return decision.reason if isinstance(decision, Revoked) else ""
-
-
-def decision_from(ticket_id: str, kind: str, detail: str) -> Decision:
-    """A row of ``verdicts`` as what it means."""
-    if kind == "refused":
-        reason, _, key = detail.partition(" ")
-        return Refused(ticket_id, reason, key)  # type: ignore[arg-type]
-    return Revoked(ticket_id, detail) if kind == "revoked" else Withdrawn(ticket_id)
-
-
-def id_range(holder: str) -> tuple[str, str]:
-    """Two texts that all ids of a holder's tickets lie between."""
-    return f"{holder}-", f"{holder}."
-
-
-def lease_row(ticket: Ticket, token: int) -> tuple[object, ...]:
-    """The values of a row in ``leases``, but for who counts on it."""
-    return (*_row(ticket), token)
-
-
-def waiting_row(ticket: Ticket) -> tuple[object, ...]:
-    """The values of a row in ``waiting``."""
-    return (*_row(ticket), ticket.rank, ticket.at, "\n".join(ticket.reserved) or None)
-
-
-def _row(ticket: Ticket) -> tuple[object, ...]:
-    return (
-        ticket.id,
-        "\n".join(ticket.keys),
-        ticket.weight,
-        ticket.task,
-        ticket.priority,
-        " ".join(ticket.parents) or None,
-        "\n".join(ticket.within),
-        ticket.arrival,
-        ticket.since,
-    )
-
-
-def lease_from(row: tuple[str, ...]) -> Ticket:
-    """A row of ``leases`` as a ticket."""
-    ticket = _ticket_from(row)
-    ticket.token = int(row[9])
-    return ticket
-
-
-def waiting_from(row: tuple[str, ...]) -> Ticket:
-    """A row of ``waiting`` as a ticket."""
-    ticket = _ticket_from(row)
-    ticket.rank, ticket.at = int(row[9]), row[10]
-    ticket.reserved = row[11].split("\n") if row[11] else []
-    return ticket
-
-
-def _ticket_from(row: tuple[str, ...]) -> Ticket:
-    named = tuple(row[1].split("\n"))
-    ticket = Ticket(
-        row[0],
-        named,
-        keys.path(named),
-        weight=int(row[2]),
-        task=row[3],
-        priority=int(row[4]),
-        parents=tuple(row[5].split(" ")) if row[5] else (),
-        within=tuple(row[6].split("\n")) if row[6] else (),
-    )
-    ticket.arrival, ticket.since = int(row[7]), float(row[8])
-    return ticket
-
-
-def state_from(row: tuple[object, ...]) -> KeyState:
-    """A row of ``keys`` as a state."""
-    state = KeyState(row[0], row[1], paused=bool(row[2]))  # type: ignore[arg-type]
-    state.used, state.reserved, state.waiting, state.hold_seconds = row[3:]  # type: ignore[assignment]
-    return state
-
-
-def row_from(state: KeyState) -> tuple[object, ...]:
-    """A state as a row of ``keys``."""
-    return (
-        state.key,
-        state.cap,
-        int(state.paused),
-        state.used,
-        state.reserved,
-        state.waiting,
-        state.hold_seconds,
-    )
-
-
-def read_terms(execute: Callable[..., Iterable[tuple[str, ...]]]) -> Terms:
-    """The terms in force."""
-    lines = [
-        Line(pattern, int(slots), source)
-        for pattern, slots, source in execute("select * from lines")
-    ]
-    return Terms(lines, [key for (key,) in execute("select key from paused")])

@@ -1,0 +1,196 @@
+"""The book of admission, kept in plain dictionaries."""
+
+from __future__ import annotations
+
+import time
+from heapq import heapify, heappop, heappush
+
+from headway.stores.book import KeyState
+from headway.tickets import Granted, Revoked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.lean import deque
+    from headway.limits import Terms
+    from headway.stores.admission import Admission
+    from headway.tickets import Decision, Ticket
+
+# Idle keys are forgotten when there are more of them than this.
+_MANY_KEYS = 8192
+
+
+class MemoryBook:
+    """All tickets, leases, loans and counts; whoever reads or writes it has the store's lock."""
+
+    def __init__(self, terms: Terms, news: deque[Decision]) -> None:
+        self.terms, self._news = terms, news
+        self.states: dict[str, KeyState] = {}
+        self._routes: dict[tuple[str, ...], tuple[KeyState, ...]] = {}
+        self.leases: dict[str, Ticket] = {}
+        self.waiting: dict[str, Ticket] = {}
+        self._lines: dict[str, list[tuple[tuple[int, str], Ticket]]] = {}
+        self.loans: dict[tuple[str, str], str] = {}
+        self._parked_children: dict[str, Ticket] = {}
+        # Leases taken back whose holder has not left yet.
+        self.revoked: dict[str, Ticket] = {}
+        # The ticket whose owner gets the answer of this very operation.
+        self.asking: Ticket | None = None
+        self.crowded = False
+        self._token = 0
+
+    # -- what admission needs ---------------------------------------------------
+
+    def key(self, key: str) -> KeyState:
+        state = self.states.get(key)
+        if state is None:
+            self.crowded = len(self.states) >= _MANY_KEYS
+            line = self.terms.line_for(key)
+            state = KeyState(key, line.slots, paused=key in self.terms.paused)
+            self.states[key] = state
+        return state
+
+    def head(self, key: str) -> Ticket | None:
+        line = self._lines.get(key)
+        while line:
+            ticket = line[0][1]
+            if ticket.at == key and ticket.id in self.waiting:
+                return ticket
+            heappop(line)
+        return None
+
+    def park(self, ticket: Ticket) -> None:
+        assert ticket.at is not None
+        self.waiting[ticket.id] = ticket
+        if ticket.parents:
+            self._parked_children[ticket.id] = ticket
+        line = self._lines.setdefault(ticket.at, [])
+        if len(line) > 2 * self.states[ticket.at].waiting + 64:
+            line[:] = {entry[1].id: entry for entry in line if entry[1].at == ticket.at}.values()
+            heapify(line)
+        heappush(line, (ticket.place, ticket))
+
+    def grant(self, ticket: Ticket) -> None:
+        self._token += 1
+        ticket.token, ticket.since = self._token, time.time()
+        self.waiting.pop(ticket.id, None)
+        self._parked_children.pop(ticket.id, None)
+        self.leases[ticket.id] = ticket
+
+    def strike(self, ticket: Ticket) -> None:
+        self.waiting.pop(ticket.id, None)
+        self._parked_children.pop(ticket.id, None)
+        self.leases.pop(ticket.id, None)
+
+    def lease(self, ticket_id: str) -> Ticket | None:
+        return self.leases.get(ticket_id)
+
+    def ticket(self, ticket_id: str) -> Ticket | None:
+        return self.leases.get(ticket_id) or self.waiting.get(ticket_id)
+
+    def borrower(self, lender: str, key: str) -> str | None:
+        return self.loans.get((lender, key)) if self.loans else None
+
+    def lend(self, lender: str, key: str, borrower: str) -> None:
+        self.loans[lender, key] = borrower
+
+    def end_loan(self, lender: str, key: str) -> None:
+        del self.loans[lender, key]
+
+    def note_child(self, parent: str) -> None:
+        """The parked children are known anyway."""
+
+    def parked_children(self) -> list[Ticket]:
+        return sorted(self._parked_children.values(), key=lambda ticket: ticket.place)
+
+    def parked(self) -> list[Ticket]:
+        return sorted(self.waiting.values(), key=lambda ticket: ticket.place)
+
+    def tell(self, ticket: Ticket, decision: Decision) -> None:
+        if ticket is not self.asking:
+            if not isinstance(decision, Granted):
+                ticket.verdict = decision
+            if isinstance(decision, Revoked):
+                self.revoked[ticket.id] = ticket
+            self._news.append(decision)
+
+    def awaits_someone(self) -> bool:
+        return False  # it cannot lose what it knows
+
+    def stir(self, key: str) -> None:
+        """There is only one holder."""
+
+    # -- the usual cases, without admission -----------------------------------------
+
+    def go_straight_in(self, ticket: Ticket) -> bool:
+        """Grant a ticket that finds room and nobody waiting on every one of its keys."""
+        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
+        for state in states:
+            if state.waiting or state.used + state.reserved + weight > state.cap or state.paused:
+                return False
+        for state in states:
+            state.used += weight
+        self.grant(ticket)
+        return True
+
+    def go_straight_out(self, ticket: Ticket, held_seconds: float) -> bool:
+        """End a lease that nobody waits for or counts on; of another one only learn its length."""
+        if ticket.id not in self.leases:
+            return False
+        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
+        simple = not self.loans and not self._parked_children
+        handed_on = not simple and any((ticket.id, key) in self.loans for key in ticket.path)
+        for state in states:
+            usual = state.hold_seconds
+            if not handed_on:
+                state.hold_seconds = (
+                    held_seconds if usual is None else usual + (held_seconds - usual) / 5
+                )
+            simple = simple and not state.waiting
+        if not simple:
+            return False
+        del self.leases[ticket.id]
+        for state in states:
+            state.used -= weight
+        return True
+
+    def _route(self, path: tuple[str, ...]) -> tuple[KeyState, ...]:
+        route = tuple([self.key(key) for key in path])
+        self.crowded = self.crowded or len(self._routes) >= _MANY_KEYS
+        self._routes[path] = route
+        return route
+
+    # -- what the store needs besides -----------------------------------------------
+
+    def positions(self, key: str) -> dict[str, int]:
+        """The places of those parked at the key."""
+        waiting = [ticket for ticket in self.parked() if ticket.at == key]
+        return {ticket.id: place for place, ticket in enumerate(waiting, 1)}
+
+    def recount(self, admission: Admission) -> None:
+        """Make the counts anew from the tickets: Ctrl-C strikes between any two lines."""
+        for state in self.states.values():
+            state.used = state.reserved = state.waiting = 0
+        self.loans.clear()
+        for lease in self.leases.values():
+            lease.at = None
+            lease.reserved.clear()
+            for key in lease.path:
+                lender = lease.borrowed.get(key)
+                if lender in self.leases and (lender, key) not in self.loans:
+                    self.loans[lender, key] = lease.id
+                else:
+                    lease.borrowed.pop(key, None)
+                    self.key(key).used += lease.weight
+        self._lines.clear()
+        for ticket in self.parked():
+            admission.restart(ticket)
+        admission.serve(list(self.states))
+
+    def drop_idle_keys(self) -> None:
+        """Forget keys that nobody uses; they come back when asked for."""
+        idle = [s.key for s in self.states.values() if not (s.used or s.reserved or s.waiting)]
+        for key in idle:
+            del self.states[key]
+            self._lines.pop(key, None)
+        self._routes.clear()
+        self.crowded = False
