@@ -65,7 +65,7 @@ class Interrupted(BaseException):
 
 def supervise(work: Callable[[Supervisor], int]) -> int:
     """Do the work in a supervisor of its own; the exit code it reports."""
-    _fill_in_standard_streams()
+    nowhere = _fill_in_standard_streams()
     near, far = _socket.socketpair()
     # If the caller ignored it, so would we, and learn of no child's end.
     signal.signal(signal.SIGCHLD, _take_note)
@@ -78,9 +78,9 @@ def supervise(work: Callable[[Supervisor], int]) -> int:
     pid = os.fork()
     if pid == 0:
         near.close()
-        _end(Supervisor(far, before), work)
+        _end(Supervisor(far, before, nowhere), work)
     far.close()
-    return Front(near, pid).wait()
+    return Front(near, pid, nowhere).wait()
 
 
 def _end(supervisor: Supervisor, work: Callable[[Supervisor], int]) -> NoReturn:
@@ -97,8 +97,11 @@ def _end(supervisor: Supervisor, work: Callable[[Supervisor], int]) -> NoReturn:
 class Supervisor:
     """Holds the lease of one command; lives until the last of its processes is gone."""
 
-    def __init__(self, front: _socket.socket, mask: set[int | signal.Signals]) -> None:
+    def __init__(
+        self, front: _socket.socket, mask: set[int | signal.Signals], nowhere: int
+    ) -> None:
         self._front, self._front_pid, self._mask = front, os.getppid(), mask
+        self._nowhere = nowhere
         self._signals = _FORWARDED | {signal.SIGCHLD}
         self._command = 0
         self._heard = self._reported = self._has_stopped_front = False
@@ -164,7 +167,7 @@ class Supervisor:
         )
         self._tell(_COMMAND, self._command)
         os.setsid()
-        _let_go_of(0, 1)
+        _turn_to(self._nowhere, 0, 1)
         return self._see_it_through(detach_ok=detach_ok, left_behind=left_behind)
 
     def _see_it_through(self, *, detach_ok: bool, left_behind: Callable[[], None]) -> int:
@@ -196,7 +199,7 @@ class Supervisor:
         except Exception:  # noqa: BLE001, S110 - it only tells; what was left has to count on
             pass
         self.report(code)
-        _let_go_of(2)
+        _turn_to(self._nowhere, 2)
 
     def _pass_on(self, signum: int) -> None:
         if self._command > 0:
@@ -229,8 +232,8 @@ class Supervisor:
 class Front:
     """What the caller started and sees: passes signals on, stops and ends with the command."""
 
-    def __init__(self, supervisor: _socket.socket, pid: int) -> None:
-        self._supervisor, self._pid = supervisor, pid
+    def __init__(self, supervisor: _socket.socket, pid: int, nowhere: int) -> None:
+        self._supervisor, self._pid, self._nowhere = supervisor, pid, nowhere
         self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
         self._command = 0
         self._unread = b""
@@ -279,7 +282,7 @@ class Front:
                     return int.from_bytes(number, "big")
                 if letter == _COMMAND:
                     self._command = int.from_bytes(number, "big")
-                    _let_go_of(0, 1)
+                    _turn_to(self._nowhere, 0, 1)
 
     def _take_over(self) -> int:
         """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
@@ -331,19 +334,17 @@ def _rights(descriptor: int) -> tuple[int, int, bytes]:
     return _socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder)
 
 
-def _fill_in_standard_streams() -> None:
-    """A closed one would be taken by the next file that is opened."""
+def _fill_in_standard_streams() -> int:
+    """A closed one would be taken by the next file that is opened; one more that leads nowhere."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
         os.set_inheritable(descriptor, True)
-    os.close(descriptor)
+    return descriptor
 
 
-def _let_go_of(*descriptors: int) -> None:
+def _turn_to(nowhere: int, *descriptors: int) -> None:
     """Whoever reads from a pipe of the command must not have to wait for us."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def _take_note(_signum: int, _: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headway import durations, family, sizes
+from headway import durations, family, setting_table, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +22,16 @@ _CALL_SECONDS = 2.8
 _USUAL_SECONDS = 1800.0
 _SHORT_SECONDS = 120.0
 _FEW_REPEATED = 5
+# By the names that people know, what each is called among the settings.
+FIELDS = {
+    name: setting_table.SETTINGS[f"watchdog.{name}"].field
+    for name in ("max_runtime", "idle_warn", "idle_kill", "max_tool_calls", "max_repeated_calls")
+}
+
+
+def as_option(name: str) -> str:
+    """How the command line writes one."""
+    return f"--{name.replace('_', '-')}"
 
 
 class Bite(NamedTuple):
@@ -41,25 +51,32 @@ class Bite(NamedTuple):
         )
 
 
-def doubts(values: Mapping[str, Any], spelled: Callable[[str], str]) -> list[str]:
-    """Values that would soon end an agent's usual work, each with what it would last for.
+def doubts(
+    settings: Settings, options: Mapping[str, object], spelled: Callable[[str], str] = as_option
+) -> list[str]:
+    """Values that would soon end an agent's usual work, each with what it would last for."""
+    found = []
+    for name, field in FIELDS.items():
+        value: Any = options.get(field, getattr(settings, field))
+        why = None if value is None else _doubt(name, value)
+        if why is not None:
+            setting = spelled(name) if field in options else f"watchdog.{name}"
+            found.append(f"{setting} may end usual work soon: {why}")
+    return found
 
-    They are given by the names that people know: ``max_runtime``, ``max_tool_calls`` …
-    """
-    found = {}
-    calls, repeated = values.get("max_tool_calls"), values.get("max_repeated_calls")
-    runtime, idle = values.get("max_runtime"), values.get("idle_kill")
-    if calls is not None and calls * _CALL_SECONDS < _USUAL_SECONDS:
-        lasts = durations.in_words(calls * _CALL_SECONDS)
-        found["max_tool_calls"] = f"{calls} tool calls last about {lasts} at {_CALL_SECONDS} s each"
-    if repeated is not None and repeated < _FEW_REPEATED:
-        found["max_repeated_calls"] = f"an agent that waits for something calls {repeated} times"
-    if runtime is not None and runtime < _SHORT_SECONDS:
-        calls = max(1, round(runtime / _CALL_SECONDS))
-        found["max_runtime"] = f"{durations.in_words(runtime)} last for about {calls} tool calls"
-    if idle is not None and idle < _SHORT_SECONDS:
-        found["idle_kill"] = f"models think for {durations.in_words(idle)} without a word"
-    return [f"{spelled(name)} may end usual work soon: {why}" for name, why in found.items()]
+
+def _doubt(name: str, value: float) -> str | None:
+    if name == "max_tool_calls" and value * _CALL_SECONDS < _USUAL_SECONDS:
+        lasts = durations.in_words(value * _CALL_SECONDS)
+        return f"{value} tool calls last about {lasts} at {_CALL_SECONDS} s each"
+    if name == "max_repeated_calls" and value < _FEW_REPEATED:
+        return f"an agent that waits for something makes the same call {value} times in a row"
+    if name == "max_runtime" and value < _SHORT_SECONDS:
+        calls = max(1, round(value / _CALL_SECONDS))
+        return f"{durations.in_words(value)} last for about {calls} tool calls"
+    if name == "idle_kill" and value < _SHORT_SECONDS:
+        return f"models think for {durations.in_words(value)} without a word"
+    return None
 
 
 class Watchdog:
@@ -74,7 +91,7 @@ class Watchdog:
         settings: Settings,
         options: Mapping[str, object],
         *,
-        spelled: Callable[[str], str] = lambda name: f"--{name.replace('_', '-')}",
+        spelled: Callable[[str], str] = as_option,
         cpu_seconds: Callable[[], float] = family.cpu_seconds,
     ) -> None:
         def chosen(name: str) -> float | None:

@@ -107,7 +107,7 @@ def test_detach_ok_gives_back_with_the_first_process(shell: Shell, strays: list[
 
 def test_a_short_lived_rest_is_not_worth_a_word(shell: Shell) -> None:
     """Children that end a moment after their parent are waited for."""
-    script = f"{sys.executable} -c 'import time; time.sleep(0.02)' & exit 0"
+    script = "sleep 0.02 & exit 0"
     done = shell.run("run", "--on", "k", "--", "sh", "-c", script)
 
     assert (done.stderr, done.returncode) == ("", 0)
@@ -276,7 +276,7 @@ def test_what_outlives_a_nested_run_goes_ahead_on_the_outer_ones_slot(shell: She
     late = f"read line < gate; exec {PROGRAM} run --on k --no-wait -- echo late"
     middle = f"{PROGRAM} run --on k --detach-ok -- sh -c '({late}) &'"
 
-    done = shell.run("run", "--on", "k", "--", "sh", "-c", f"{middle}; echo go > gate")
+    done = shell.run("run", "-q", "--on", "k", "--", "sh", "-c", f"{middle}; echo go > gate")
 
     assert (done.stdout, done.stderr, done.returncode) == ("late\n", "", 0)
 

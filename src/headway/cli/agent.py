@@ -150,7 +150,7 @@ def _harness(
     *,
     auto_approve: bool,
 ) -> Harness:
-    from headway import harness  # noqa: PLC0415
+    from headway import harness, watchdogs  # noqa: PLC0415
 
     kinds = {
         "opencode": harness.OpenCode,
@@ -165,7 +165,7 @@ def _harness(
         arguments=arguments,
         auto_approve=auto_approve,
     )
-    made.spelled = lambda name: f"--{name.replace('_', '-')}"
+    made.spelled = watchdogs.as_option
     return made
 
 

@@ -14,7 +14,7 @@ import sqlite3
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from headway import __version__, config, limits, releases, setting_table, spelling
+from headway import __version__, config, limits, releases, setting_table, spelling, watchdogs
 from headway.cli import in_use, output
 from headway.cli.diagnosis import Finding
 from headway.cli.finding import called
@@ -203,6 +203,9 @@ class Checkup:
         for doubt in spelling.doubts(sorted(patterns), used, known=patterns):
             fix = "if it is misspelt, set it right where it is written; see: headway limits"
             yield Finding("warning", "limits", doubt, fix)
+        for doubt in watchdogs.doubts(self._settings, {}) if self._settings else ():
+            fix = "give it more room, or turn it off; see: headway config show"
+            yield Finding("warning", "watchdogs", doubt, fix)
 
     def _holders(self) -> Iterator[Finding]:
         directory = os.path.join(self._home, "live")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import config, limits, setting_table, spelling
+from headway import config, limits, setting_table, spelling, watchdogs
 from headway.cli import arguments, in_use, output
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ def check() -> None:
         output.data(f"{_path()}: not there, so the defaults count")
         return
     patterns = [line.pattern for line in settings.lines]
-    for doubt in spelling.doubts(patterns, in_use.peek(settings.home), known=patterns):
+    for doubt in [
+        *spelling.doubts(patterns, in_use.peek(settings.home), known=patterns),
+        *watchdogs.doubts(settings, {}),
+    ]:
         output.talk(f"warning: {output.clean(doubt)}")
     lines = output.count(len(settings.lines), "limit")
     output.data(f"{_path()}: good, {lines}, {len(settings.paused)} paused")

@@ -150,6 +150,8 @@ def _tell_of_rest(lease: Lease) -> None:
     from headway.cli import output  # noqa: PLC0415
 
     rest = family.members()
+    if not rest:
+        return  # it has ended just now
     named = ", ".join(f"{process.name()} ({process.pid})" for process in rest[:_NAMED])
     more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
     output.talk(

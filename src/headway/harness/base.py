@@ -17,6 +17,7 @@ from headway.governor import Governor
 from headway.harness.execution import Execution
 from headway.harness.listening import JsonLines
 from headway.harness.order import order, variables
+from headway.watchdogs import doubts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +132,7 @@ class Harness:
 
     def _flag(self, order: Order) -> None:
         """Warn of watchdogs that would end usual work, once each."""
-        for doubt in order.doubts(self.settings, self.spelled):
+        for doubt in doubts(self.settings, order.watch, self.spelled):
             if doubt not in self._doubted:
                 self._doubted.add(doubt)
                 logging.getLogger("headway").warning("%s", doubt)

@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from headway import durations, setting_table, watchdogs
+from headway import durations, setting_table
 from headway.errors import ConfigError
 from headway.tickets import check_task
+from headway.watchdogs import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from headway.harness.scope import Cancellation
 
 _MAX_RETRIES = 100
-_WATCHDOGS = ("max_runtime", "idle_warn", "idle_kill", "max_tool_calls", "max_repeated_calls")
-FIELDS = {name: setting_table.SETTINGS[f"watchdog.{name}"].field for name in _WATCHDOGS}
 
 
 class Options(TypedDict, total=False):
@@ -70,20 +69,6 @@ class Order:
     retries: int
     models: tuple[str | None, ...]
     env: Mapping[str, str]
-
-    def doubts(self, settings: Settings, spelled: Callable[[str], str]) -> list[str]:
-        """Watchdogs that would end an agent's usual work soon: its own, and the settings'."""
-        own: dict[str, object] = {}
-        others: dict[str, object] = {}
-        for name, field in FIELDS.items():
-            if field in self.watch:
-                own[name] = self.watch[field]
-            else:
-                others[name] = getattr(settings, field)
-        return [
-            *watchdogs.doubts(own, spelled),
-            *watchdogs.doubts(others, lambda name: f"watchdog.{name}"),
-        ]
 
 
 def order(prompt: str, model: str | None, options: Options, settings: Settings) -> Order:
