@@ -75,6 +75,8 @@ class Listener(Protocol):
 
     def hear(self, output: bytes) -> None: ...
 
+    def hear_error(self, output: bytes) -> None: ...
+
     def end(self) -> None: ...
 
 
@@ -208,6 +210,7 @@ class Attempt:
             self._listener.hear(chunk)
         elif chunk:
             self._errors = (self._errors + chunk)[-_TAIL_BYTES:]
+            self._listener.hear_error(chunk)
         return bool(chunk)
 
     def _hear(self, wire: Wire) -> bool:

@@ -91,9 +91,12 @@ class Harness:
         """Tell the story what one line of the program's output means."""
         raise NotImplementedError
 
+    def read_error(self, line: str, story: Story) -> None:
+        """Tell the story what a line on the program's standard error means, if anything."""
+
     def listener(self, story: Story) -> Listener:
         """What takes the program's output in."""
-        return JsonLines(story, self.read)
+        return JsonLines(story, self.read, self.read_error)
 
     def preparation(self, program: str, environ: Mapping[str, str]) -> list[str] | None:
         """A command to be run before the program, if it needs that now."""

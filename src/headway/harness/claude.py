@@ -82,9 +82,12 @@ class ClaudeCode(Harness):
             is_total=True,
         )
         answer, subtype = record.text("result"), record.text("subtype")
+        turns = record.number("num_turns")
         if record.value("is_error") is True or subtype != "success":
             status = record.count("api_error_status") or None
             story.fails(answer or subtype or "it reported an error", status=status)
+        elif turns == 0:  # a command of its own, such as /help
+            story.fails(f"it asked no model: {answer}")
         elif record.text("stop_reason") == "max_tokens":
             story.fails("its answer ended at the most tokens it may have", is_cut=True)
         else:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from headway.harness.story import Story
 
 _TOO_MANY = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|quota", re.IGNORECASE)
+_RETRIES = re.compile(r"Retrying after (\d{1,9})ms")
+_FAILED = re.compile(r"^Attempt \d+ failed with status (\d{3})\b.*Retrying")
 _CUT = re.compile(r"incomplete|premature|terminated|stream ended", re.IGNORECASE)
 
 
@@ -55,6 +57,14 @@ class Gemini(Harness):
         elif kind == "result":
             self._read_result(record, story)
 
+    def read_error(self, line: str, story: Story) -> None:
+        """Only there it says that it waits: "Attempt 1 failed … Retrying after 5117ms..."."""
+        delay, failed = _RETRIES.search(line), _FAILED.search(line)
+        if delay:
+            story.retries("too many requests", status=429, delay_seconds=int(delay[1]) / 1000)
+        elif failed:
+            story.retries("a request failed", status=int(failed[1]))
+
     @staticmethod
     def _read_error(record: Record, story: Story) -> None:
         """Such as "Loop detected, stopping execution": it calls that a success afterwards."""
@@ -78,6 +88,6 @@ class Gemini(Harness):
             if story.error is None:
                 story.completes()
             return
-        error = record.text("error", "message") or "it reported an error"
+        error = record.text("error", "message") or story.error or "it reported an error"
         status = 429 if _TOO_MANY.search(error) else None
         story.fails(error, status=status, is_cut=bool(_CUT.search(error)))

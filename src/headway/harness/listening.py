@@ -15,21 +15,31 @@ if TYPE_CHECKING:
     from headway.harness.story import Story
 
 _LONGEST_LINE_BYTES = 16 << 20
+_LONGEST_ERROR_BYTES = 1 << 16
 _NOISE_BYTES = 2000
 
 
 class JsonLines:
     """Each line is an event of the program; what is none is kept for the reason, in part."""
 
-    def __init__(self, story: Story, read: Callable[[Record, Story], None]) -> None:
-        self._story, self._read = story, read
-        self._lines = Lines(_LONGEST_LINE_BYTES)
+    def __init__(
+        self,
+        story: Story,
+        read: Callable[[Record, Story], None],
+        read_error: Callable[[str, Story], None],
+    ) -> None:
+        self._story, self._read, self._read_error = story, read, read_error
+        self._lines, self._error_lines = Lines(_LONGEST_LINE_BYTES), Lines(_LONGEST_ERROR_BYTES)
         self._left_out = 0
 
     def hear(self, output: bytes) -> None:
         for line in self._lines.feed(output):
             self._take(line)
         self._tell_of_left_out()
+
+    def hear_error(self, output: bytes) -> None:
+        for line in self._error_lines.feed(output):
+            self._read_error(line.decode("utf-8", "replace"), self._story)
 
     def end(self) -> None:
         for line in self._lines.end():
@@ -59,6 +69,9 @@ class PlainText:
 
     def hear(self, output: bytes) -> None:
         self._story.says(self._decoder.decode(output), is_piece=True)
+
+    def hear_error(self, output: bytes) -> None:
+        """That is no part of the answer."""
 
     def end(self) -> None:
         self._story.says(self._decoder.decode(b"", final=True), is_piece=True)

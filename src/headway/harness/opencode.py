@@ -95,10 +95,12 @@ class OpenCode(Harness):
             )
         )
         reason = part.text("reason")
-        if reason == "length":
-            story.fails("its answer ended at the most tokens it may have", is_cut=True)
-        elif reason != "tool-calls":
+        if reason == "stop":
             story.completes()
+        elif reason == "length":
+            story.fails("its answer ended at the most tokens it may have", is_cut=True)
+        elif reason in ("content-filter", "error"):
+            story.fails(f"its answer ended by {reason}", is_cut=True)
 
 
 def _title(order: Order) -> str:

@@ -116,7 +116,7 @@ def variables(env: Mapping[Any, Any] | None) -> dict[str, str]:
 
 
 def _passable(name: str, text: object) -> str:
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{name} must be text and not empty, got {text!r}")
     try:
         text.encode()
