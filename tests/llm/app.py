@@ -148,14 +148,12 @@ class Reply:
         if self._plan.hold == "opened":
             await self._app.hold(self._record)
         half = (len(stream.deltas) + 1) // 2
-        for number, delta in enumerate(stream.deltas):
-            if number == half:
-                await self._half_way()
-            await self._write(delta)
-            await asyncio.sleep(self._plan.chunk_delay)
-        if len(stream.deltas) <= half:
-            await self._half_way()
-        return await self._finish(b"" if self._plan.cut else stream.closing)
+        await self._write_slowly(stream.deltas[:half])
+        await self._half_way()
+        if self._plan.cut:
+            return await self._finish(b"")
+        await self._write_slowly(stream.deltas[half:])
+        return await self._finish(stream.closing)
 
     async def _body(self, body: bytes, *, streams: bool = False) -> web.StreamResponse:
         if self._plan.cut == "clean":
@@ -178,6 +176,11 @@ class Reply:
         self._response.content_type = kind
         self._record.status = self._response.status
         await self._response.prepare(self._request)
+
+    async def _write_slowly(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            await self._write(piece)
+            await asyncio.sleep(self._plan.chunk_delay)
 
     async def _write(self, piece: bytes) -> None:
         step = self._plan.trickle or len(piece)

@@ -160,6 +160,7 @@ def test_a_clean_cut_has_no_last_event(client: Client) -> None:
 
     assert got.status == 200
     assert not got.is_whole
+    assert not client.streams or got.text == "one two "
 
 
 def test_a_cut_that_is_over_is_followed_by_the_whole(client: Client) -> None:

@@ -49,7 +49,7 @@ class Opencode:
         provider = {
             "npm": "@ai-sdk/openai-compatible",
             "name": "fake",
-            "options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
+            "options": {"baseURL": f"{url}/v1", "apiKey": "{env:FAKE_KEY}"},
             "models": models,
         }
         settings = {
@@ -65,6 +65,7 @@ class Opencode:
         }
         _write(home / ".config/opencode/opencode.json", settings)
         return {
+            "FAKE_KEY": "dummy",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -150,7 +151,7 @@ class Gemini:
     def settings(self, home: Path, url: str) -> dict[str, str]:
         settings = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
-            "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
+            "general": {"enableAutoUpdate": False, "disableAutoUpdate": True, "maxAttempts": 3},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
         }
