@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headway.harness.story import Story
 
 _TOO_MANY = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|quota", re.IGNORECASE)
+_DELAY = re.compile(r"retry after (\d{1,9}(?:\.\d{1,9})?)s\b")
 _CUT = re.compile(r"incomplete|premature|terminated|stream ended", re.IGNORECASE)
 
 
@@ -78,6 +79,12 @@ class Gemini(Harness):
             if story.error is None:
                 story.completes()
             return
-        error = record.text("error", "message") or "it reported an error"
+        error = record.text("error", "message") or story.error or "it reported an error"
         status = 429 if _TOO_MANY.search(error) else None
-        story.fails(error, status=status, is_cut=bool(_CUT.search(error)))
+        delay = _DELAY.search(error)
+        story.fails(
+            error,
+            status=status,
+            is_cut=bool(_CUT.search(error)),
+            delay_seconds=float(delay[1]) if delay else None,
+        )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
+
+# Beyond it are no amounts of anything, but what breaks sums: infinities, and worse.
+_MOST = 10**15
 
 
 class Record:
@@ -49,7 +51,7 @@ class Record:
         found = self.value(*path)
         if isinstance(found, bool) or not isinstance(found, int | float):
             return None
-        return found if math.isfinite(found) else None
+        return found if -_MOST <= found <= _MOST else None
 
     def count(self, *path: str) -> int:
         """The number there as a whole one, or 0."""

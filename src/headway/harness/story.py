@@ -141,11 +141,18 @@ class Story:
             self._answer = answer[:_MAX_TEXT_CHARS]
             self.is_cut = self.is_cut or len(answer) > _MAX_TEXT_CHARS
 
-    def fails(self, error: str, *, status: int | None = None, is_cut: bool = False) -> None:
+    def fails(
+        self,
+        error: str,
+        *,
+        status: int | None = None,
+        is_cut: bool = False,
+        delay_seconds: float | None = None,
+    ) -> None:
         """The program says that it could not do it."""
         self.has_begun = True
         self.is_complete, self.error, self.is_cut = False, error, self.is_cut or is_cut
-        self._take_note(status, None)
+        self._take_note(status, delay_seconds)
 
     def _take_note(self, status: int | None, delay_seconds: float | None) -> None:
         if status == _TOO_MANY_REQUESTS:
