@@ -9,6 +9,7 @@ however that came. Only then it lets go of the lock.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import sys
@@ -21,9 +22,12 @@ from headway.wire import Wire
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 # The children of a command often end a moment after it.
 _LEAVE_SECONDS = 0.2
+_DENIED = programs.DENIED
+_STANDARD = 3
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 
@@ -35,36 +39,51 @@ class Guardian:
     """
 
     def __init__(self, caller: Wire, caller_pid: int, grace_seconds: float) -> None:
-        self._caller = caller
+        self._caller, self._caller_pid = caller, caller_pid
         self._is_caller_heard = True
         self._command = 0
         self._farewell = Farewell(grace_seconds)
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         # A fork of the caller may keep the other end of the wire open.
         self._watch = _open_pidfd(caller_pid)
-        if os.getppid() != caller_pid:
-            self._farewell.begin()
 
-    def run(self, program: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
+    def run(self, directory: str, program: str, words: Sequence[str]) -> None:
         """Run the command when the caller says so, until its whole tree is gone."""
         family.adopt_orphans()
         for signum in (*_ENDING, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        start = self._caller.receive()
-        if start is None or not self._start(program, words, environ):
+        start = self._await_start()
+        if start is None or not self._start(directory, program, words):
             return
         while not self._is_family_gone():
             self._farewell.strike()
             self._attend()
         self._caller.send("gone")
 
-    def _start(self, program: str, words: Sequence[str], environ: Mapping[str, str]) -> bool:
+    def _await_start(self) -> dict[str, Any] | None:
+        """What the caller says, with the copy of its lock; nothing if it is gone before."""
+        poll = select.poll()
+        poll.register(self._caller, select.POLLIN)
+        if self._watch is not None:
+            poll.register(self._watch, select.POLLIN)
+        is_gone = any(descriptor == self._watch for descriptor, _ in poll.poll())
+        # Its pid may have been another's when we looked for it.
+        if is_gone or os.getppid() != self._caller_pid:
+            return None
+        return self._caller.receive()
+
+    def _start(self, directory: str, program: str, words: Sequence[str]) -> bool:
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            self._caller.send("failed", reason=f"{directory}: {error.strerror}", code=_DENIED)
+            return False
         try:
             self._command = programs.start(
                 program,
                 words,
-                environ,
+                os.environ,
                 setpgroup=0,
                 setsigmask=[],
                 setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
@@ -135,17 +154,22 @@ def launch(
 ) -> tuple[int, Wire]:
     """Start a guardian and the command in its care: the guardian's pid, and the wire to it."""
     near, far = Wire.pair()
+    # Never one of those that the streams become there, as it may be in a program without them.
+    copies: list[int] = []
     try:
+        for descriptor in (far.fileno(), *streams):
+            copies.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STANDARD))  # noqa: PERF401
+        wire, *sources = copies
         pid = os.posix_spawn(
             sys.executable,
             [
-                *python_words("headway.guardian", str(far.fileno()), str(os.getpid())),
+                *python_words("headway.guardian", str(wire), str(os.getpid())),
                 *(str(grace_seconds), directory, program, *words),
             ],
             environ,
             file_actions=[
-                *((os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)),
-                (os.POSIX_SPAWN_DUP2, far.fileno(), far.fileno()),  # clears close-on-exec
+                *((os.POSIX_SPAWN_DUP2, source, number) for number, source in enumerate(sources)),
+                (os.POSIX_SPAWN_DUP2, wire, wire),  # clears close-on-exec
             ],
             setsid=True,
             setsigmask=[],
@@ -155,6 +179,8 @@ def launch(
         raise
     finally:
         far.close()
+        for copy in copies:
+            os.close(copy)
     near.send("start", lifeline=lifeline)
     return pid, near
 
@@ -175,10 +201,4 @@ def main(arguments: list[str]) -> None:
     """The guardian's whole life."""
     descriptor, caller_pid, grace_seconds, directory, program, *words = arguments
     caller = Wire.inherited(int(descriptor))
-    try:
-        os.chdir(directory)
-    except OSError as error:
-        reason = f"{directory}: {error.strerror}"
-        caller.send("failed", reason=reason, code=programs.DENIED)
-        return
-    Guardian(caller, int(caller_pid), float(grace_seconds)).run(program, words, os.environ)
+    Guardian(caller, int(caller_pid), float(grace_seconds)).run(directory, program, words)

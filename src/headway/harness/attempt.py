@@ -7,8 +7,10 @@ the caller's loop is blocked. The program itself is in the care of a guardian pr
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
+import signal
 import tempfile
 import threading
 import time
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
 # Bears the id of an attempt, by which its processes are found if the guardian is killed.
 MARK = "HEADWAY_ATTEMPT"
 _READ_BYTES = 1 << 18
+# More than any pipe holds.
+_LAST_READS = 64
 _TAIL_BYTES = 1 << 14
 # Watchdogs that go by the clock; the others count.
 _CLOCKS = ("max_runtime", "idle_kill")
+_running: set[Attempt] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +103,21 @@ class Attempt:
         self._outcome = Outcome()
         self._errors = bytearray()
         self._written = 0
-        self._is_tree_gone = self._is_being_ended = self._is_over = False
+        self._is_tree_gone = self._is_being_ended = False
         self._lock = threading.Lock()
-        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake = self._woken = -1
+        self._over = threading.Event()
 
     def start(self) -> None:
         """Begin; the outcome is the last that the feed gets."""
-        background.start(self._live)
+        _running.add(self)
+        try:
+            with self._lock:
+                self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            background.start(self._live)
+        except (OSError, RuntimeError) as error:
+            self._outcome.trouble = _trouble(error)
+            self._leave()
 
     def stop(self, stop: Stop) -> None:
         """End it for this reason, unless it has ended or is being ended for another."""
@@ -116,7 +129,7 @@ class Attempt:
     def wake(self) -> None:
         """Have the thread look up."""
         with self._lock:
-            if not self._is_over:
+            if self._woken >= 0:
                 try:
                     os.write(self._woken, b".")
                 except BlockingIOError:
@@ -128,15 +141,26 @@ class Attempt:
             if self._outcome.stop is None:
                 self._see_through()
         except Exception as error:  # noqa: BLE001 - the caller hears of it, and waits for that
-            self._outcome.trouble = f"it could not be run: {type(error).__name__}: {error}"
+            self._outcome.trouble = _trouble(error)
         finally:
             self._outcome.run_seconds = time.monotonic() - began
             self._outcome.errors = self._errors.decode("utf-8", "replace")
-            with self._lock:
-                self._is_over = True
-                os.close(self._wake)
-                os.close(self._woken)
-            self._feed.put(self._outcome)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nothing of it runs any more."""
+        with self._lock:
+            for descriptor in (self._wake, self._woken):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._wake = self._woken = -1
+        _running.discard(self)
+        self._over.set()
+        self._feed.put(self._outcome)
+
+    def wait(self) -> None:
+        """Block until it is over."""
+        self._over.wait()
 
     def _see_through(self) -> None:
         with ExitStack() as ours:
@@ -147,12 +171,17 @@ class Attempt:
                 pid, wire = self._launch((prompt, their_output, their_errors))
             self._watch.tree = pid
             try:
-                self._attend(wire, output, errors)
+                self._attend(wire, pid, output, errors)
             finally:
                 wire.close()
                 _bury(pid)
-                if not self._is_tree_gone:  # the guardian was killed, or we failed
-                    leftovers.end(**{MARK: self._errand.environ[MARK]})
+                self._end_leftovers()
+
+    def _end_leftovers(self) -> None:
+        """If the guardian was killed, or we failed: nobody else will."""
+        if not self._is_tree_gone:
+            leftovers.end(**{MARK: self._errand.environ[MARK]})
+            self._is_tree_gone = True
 
     def _launch(self, streams: tuple[int, int, int]) -> tuple[int, Wire]:
         errand = self._errand
@@ -166,12 +195,12 @@ class Attempt:
             grace_seconds=errand.grace_seconds,
         )
 
-    def _attend(self, wire: Wire, output: int, errors: int) -> None:
+    def _attend(self, wire: Wire, guardian_pid: int, output: int, errors: int) -> None:
         """Take everything in until the guardian has said its last word."""
         streams = {output, errors}
         while True:
             # Whoever cannot keep up with the events is not sent more.
-            paused = {output} if self._feed.is_full else set()
+            paused = {output} if self._feed.pauses() else set()
             ready = self._wait({wire.fileno(), *streams} - paused)
             for stream in streams & ready:
                 if not self._take(stream, is_output=stream == output):
@@ -181,10 +210,13 @@ class Attempt:
             self._look()
             if self._outcome.stop is not None and not self._is_being_ended:
                 self._is_being_ended = True
-                wire.send("end")
-        for stream in streams:  # nobody is left who could write more
-            while self._take(stream, is_output=stream == output):
-                pass
+                if wire.send("end"):
+                    os.kill(guardian_pid, signal.SIGCONT)  # an agent may have stopped it
+        self._end_leftovers()
+        for stream in streams:  # what is in the pipe; nobody is left who could write more
+            for _ in range(_LAST_READS):
+                if not self._take(stream, is_output=stream == output):
+                    break
         self._listener.end()
 
     def _wait(self, descriptors: set[int]) -> set[int]:
@@ -207,6 +239,7 @@ class Attempt:
         if is_output and chunk:
             self._written += len(chunk)
             self._watch.heard()
+            self._feed.loads(len(chunk))
             self._listener.hear(chunk)
         elif chunk:
             self._errors = (self._errors + chunk)[-_TAIL_BYTES:]
@@ -217,8 +250,7 @@ class Attempt:
         """What the guardian says; false when there is no more."""
         message = wire.receive()
         if message is None:
-            if not self._is_tree_gone:
-                self._outcome.trouble = "the process that guarded it was killed"
+            self._outcome.trouble = "the process that guarded it was killed"
             return False
         if message["kind"] == "started":
             self._started(message["pid"])
@@ -230,7 +262,8 @@ class Attempt:
                 self._outcome.exit_code = message["code"]
         else:
             self._is_tree_gone = True
-        return True
+        # A fork of ours may have the other end as well, so that it never breaks.
+        return not self._is_tree_gone
 
     def _look(self) -> None:
         """Let the watchdogs look, as long as there is something to watch."""
@@ -273,8 +306,28 @@ def _readable(prompt: bytes | None) -> Iterator[int]:
         yield file.fileno()
 
 
+def _trouble(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"it could not be run: {error.strerror}"
+    return f"it could not be run: {type(error).__name__}: {error}"
+
+
 def _bury(pid: int) -> None:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
         pass  # the program waits for all its children, or has the system do it
+
+
+def _end_all() -> None:
+    """At the end of the process, before it gives its slots back: nothing may run without one."""
+    attempts = list(_running)
+    for attempt in attempts:
+        attempt.stop(Stop("cancelled", "its caller's program ended"))
+    for attempt in attempts:
+        attempt.wait()
+
+
+atexit.register(_end_all)
+# Those of the parent, which sees to them.
+os.register_at_fork(after_in_child=_running.clear)

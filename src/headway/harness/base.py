@@ -8,6 +8,8 @@ import inspect
 import logging
 import os
 import threading
+import weakref
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from headway.errors import ConfigError
 from headway.governor import Governor
 from headway.harness.execution import Execution
 from headway.harness.listening import JsonLines
-from headway.harness.order import order, variables
+from headway.harness.order import order, variables, word
 from headway.watchdogs import doubts
 
 if TYPE_CHECKING:
@@ -70,8 +72,10 @@ class Harness:
         auto_approve: bool = False,
         grace: float | str = "5s",
     ) -> None:
-        self.model, self.governor = model, governor
+        self.model, self.governor = word("model", model), governor
         self.executable = executable or self.program
+        if isinstance(arguments, str):
+            raise ConfigError(f"arguments must be a list of words, got {arguments!r}")
         self.arguments, self.env = list(arguments), variables(env)
         # Whether the agent may use its tools without asking; nobody is there who could answer.
         self.auto_approve = auto_approve
@@ -80,6 +84,8 @@ class Harness:
         self.spelled: Callable[[str], str] = lambda name: f"{name}="
         self._doubted: set[str] = set()
         self.guard = Governor("memory://", limits={self.key(None): _concurrent(max_concurrent)})
+        # Otherwise the thread that looks after those who wait would stay.
+        weakref.finalize(self, self.guard.close).atexit = False
 
     # -- what a program's own file says -------------------------------------------------------
 
@@ -153,16 +159,35 @@ class Harness:
         """In a thread of its own: the caller's has an event loop, which it chose to block."""
         done: list[Result] = []
         failed: list[BaseException] = []
+        begun: list[Callable[[], object]] = []
+        is_given_up = threading.Event()
+
+        async def work() -> Result:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None
+            begun.append(lambda: loop.call_soon_threadsafe(task.cancel))
+            if is_given_up.is_set():
+                raise asyncio.CancelledError
+            return await self.aexecute(prompt, **options)
 
         def run() -> None:
             try:
-                done.append(self.execute(prompt, **options))
+                with asyncio.Runner() as runner:
+                    done.append(runner.run(work()))
             except BaseException as error:  # noqa: BLE001 - raised again where it belongs
                 failed.append(error)
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
         thread.start()
-        thread.join()
+        try:
+            thread.join()
+        except BaseException:  # Ctrl-C
+            is_given_up.set()
+            for cancel in begun:
+                with suppress(RuntimeError):  # it has just ended
+                    cancel()
+            thread.join()
+            raise
         if failed:
             raise failed[0]
         return done[0]

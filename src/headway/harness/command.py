@@ -36,6 +36,8 @@ class Command(Harness):
         filled = {_PLACE: order.prompt, "{model}": model or ""}
         words = [filled.get(word, word) for word in self._words]
         is_read = _PLACE not in self._words
+        if not is_read and "\0" in order.prompt:
+            raise ConfigError("the prompt has a NUL in it, which no word of a command may have")
         return Invocation(
             words=[self.executable, *words, *self.arguments],
             prompt=order.prompt if is_read else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 import time
 import uuid
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from headway import events as engine
 from headway import programs
-from headway.errors import AtCapacity, Cancelled, DeadlockRefused, NotStartable, QueueTimeout
+from headway.errors import (
+    AtCapacity,
+    Cancelled,
+    DeadlockRefused,
+    LeaseLost,
+    NotStartable,
+    QueueTimeout,
+)
 from headway.harness import events
 from headway.harness.attempt import MARK, Attempt, Errand, Outcome, Stop
 from headway.harness.events import Usage
@@ -66,6 +74,7 @@ class Execution:
         self._last: Trial | None = None
         self._retry_after_seconds: float | None = None
         self._blocked_by = ("", "")
+        self._context = contextvars.copy_context()
         self._has_callback_failed = False
 
     async def run(self, cancellation: Cancellation | None) -> Result:
@@ -81,7 +90,7 @@ class Execution:
             forget()
         if self._scope.trouble is not None:
             raise self._scope.trouble
-        if self._scope.reason is not None:
+        if self._scope.reason is not None and not (self._last and self._last.status == "succeeded"):
             return self._finish("cancelled", self._scope.reason)
         assert self._last is not None
         return self._finish(self._last.status, self._last.reason)
@@ -92,7 +101,8 @@ class Execution:
                 if self._last is not None:
                     await self._pause(number, model)
                 self._last = await self._try(model)
-                if not self._is_worth_repeating(self._last):
+                # Somebody may have ended it in the moment of its own end.
+                if self._scope.reason is not None or not self._is_worth_repeating(self._last):
                     return
 
     def _is_worth_repeating(self, trial: Trial) -> bool:
@@ -104,9 +114,12 @@ class Execution:
         )
 
     async def _pause(self, number: int, model: str | None) -> None:
-        """Without a slot: wait as long as the provider said, or longer each time."""
+        """Without a slot: wait as long as the provider said, or longer each time.
+
+        Another model need not wait for the one that failed.
+        """
         assert self._last is not None
-        delay = self._retry_after_seconds
+        delay = self._retry_after_seconds if model == self._last.model else 0.0
         if delay is None:
             delay = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2**number)
             delay *= random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
@@ -150,7 +163,10 @@ class Execution:
             finally:
                 self._waited_seconds += time.monotonic() - self._queued_since
             if harness.governor is not None and harness.governor.settings.home:
-                environ |= lease.environ()
+                try:
+                    environ |= lease.environ()
+                except LeaseLost as error:
+                    return Trial(model, "cancelled", str(error), Outcome())
             errand = Errand(
                 program=program,
                 words=[*invocation.words],
@@ -200,7 +216,8 @@ class Execution:
             return None
         first = replace(errand, program=words[0], words=words, prompt=None)
         trial = await self._work(first, model, lease, PlainText, is_told=False)
-        return trial if trial.outcome.stop is not None else None
+        is_ended = trial.outcome.stop is not None or self._scope.reason is not None
+        return trial if is_ended else None
 
     async def _work(
         self,
@@ -264,7 +281,10 @@ class Execution:
                 attempt.stop(Stop("cancelled", f"its slot was lost: {event.reason}"))
 
         governor = self._harness.governor or self._harness.guard
-        return governor.subscribe(hear)
+        forget = governor.subscribe(hear)
+        if lease.lost:  # before anyone listened
+            attempt.stop(Stop("cancelled", "its slot was lost"))
+        return forget
 
     # -- telling ------------------------------------------------------------------------------
 
@@ -278,24 +298,23 @@ class Execution:
             return
         try:
             self._tell(event)
-        except Exception as error:  # noqa: BLE001 - raised again by the task
+        except BaseException as error:  # noqa: BLE001 - raised again by the task
             self._has_callback_failed = True
-            self._scope.interrupt(f"its callback failed: {error}", error)
+            self._scope.interrupt(f"its callback failed: {error!r}", error)
 
     def _tell_of_wait(self, event: engine.Event, reason: str = "") -> None:
         if isinstance(event, engine.Queued):
             self._blocked_by = event.blocked_by.key, reason or event.blocked_by.reason
         elif not isinstance(event, engine.MovedUp):
             return
-        self._tell_beside(
-            events.Queued(
-                task=self._order.task,
-                key=self._blocked_by[0],
-                position=event.position,
-                reason=self._blocked_by[1],
-                estimated_wait_seconds=event.estimated_wait_seconds,
-            )
+        told = events.Queued(
+            task=self._order.task,
+            key=self._blocked_by[0],
+            position=event.position,
+            reason=self._blocked_by[1],
+            estimated_wait_seconds=event.estimated_wait_seconds,
         )
+        self._context.copy().run(self._tell_beside, told)
 
     def _finish(self, status: Status, reason: str | None) -> Result:
         """The result, told when the slots are free."""

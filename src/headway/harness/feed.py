@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# So many wait at most for a loop that is busy; then nothing more is read for a while.
+# So many, made of so much output, wait at most for a loop that is busy; then nothing more is
+# read for a while.
 _MANY = 1000
+_MUCH_BYTES = 16 << 20
 _AT_ONCE = 100
 
 
@@ -22,17 +25,30 @@ class Feed(Generic[T]):
 
     def __init__(self, hear: Callable[[T], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self._hear = hear
         self._waiting: deque[T] = deque()
-        self._is_drained = True
+        self._load = 0
+        self._is_drained, self._is_paused = True, False
         self.is_closed = False
         self._lock = threading.Lock()
         # Called on the loop when there is room again.
         self.has_room: Callable[[], None] = lambda: None
 
+    def pauses(self) -> bool:
+        """Whether to bring no more until ``has_room`` is called."""
+        with self._lock:
+            self._is_paused = self._is_full
+            return self._is_paused
+
     @property
-    def is_full(self) -> bool:
-        return len(self._waiting) >= _MANY
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= _MANY or bool(self._waiting and self._load >= _MUCH_BYTES)
+
+    def loads(self, amount: int) -> None:
+        """So many bytes are to be made into things, or were."""
+        with self._lock:
+            self._load += amount
 
     def put(self, thing: T) -> None:
         """Hand one over, from any thread; nobody gets it if the loop is closed."""
@@ -42,21 +58,27 @@ class Feed(Generic[T]):
                 return
             self._is_drained = False
         try:
-            self._loop.call_soon_threadsafe(self._drain)
+            self._loop.call_soon_threadsafe(self._drain, context=self._context.copy())
         except RuntimeError:
             self._waiting.clear()
             self.is_closed = True
 
     def _drain(self) -> None:
-        was_full = self.is_full
         for _ in range(_AT_ONCE):
             with self._lock:
-                self._is_drained = not self._waiting
-                if self._is_drained:
+                if not self._waiting:
+                    self._is_drained, self._load = True, 0
                     break
                 thing = self._waiting.popleft()
-            self._hear(thing)
+            try:
+                self._hear(thing)
+            except BaseException:
+                self._loop.call_soon(self._drain)
+                raise
         else:
             self._loop.call_soon(self._drain)
-        if was_full and not self.is_full:
+        with self._lock:
+            is_free_again = self._is_paused and not self._is_full
+            self._is_paused = self._is_paused and not is_free_again
+        if is_free_again:
             self.has_room()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _TOO_MANY = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|quota", re.IGNORECASE)
 _RETRIES = re.compile(r"Retrying after (\d{1,9})ms")
 _FAILED = re.compile(r"^Attempt \d+ failed with status (\d{3})\b.*Retrying")
+_DELAY = re.compile(r"retry after (\d{1,9}(?:\.\d{1,9})?)s\b")
 _CUT = re.compile(r"incomplete|premature|terminated|stream ended", re.IGNORECASE)
 
 
@@ -90,4 +91,10 @@ class Gemini(Harness):
             return
         error = record.text("error", "message") or story.error or "it reported an error"
         status = 429 if _TOO_MANY.search(error) else None
-        story.fails(error, status=status, is_cut=bool(_CUT.search(error)))
+        delay = _DELAY.search(error)
+        story.fails(
+            error,
+            status=status,
+            is_cut=bool(_CUT.search(error)),
+            delay_seconds=float(delay[1]) if delay else None,
+        )

@@ -75,7 +75,12 @@ class OpenCode(Harness):
         elif kind == "error":
             error = record.table("error")
             message = error.text("data", "message") or error.text("name") or "it reported an error"
-            story.fails(message, status=error.count("data", "statusCode") or None)
+            delay = error.text("data", "responseHeaders", "retry-after")
+            story.fails(
+                message,
+                status=error.count("data", "statusCode") or None,
+                delay_seconds=float(delay) if delay.isdecimal() else None,
+            )
 
     @staticmethod
     def _read_tool(part: Record, story: Story) -> None:
@@ -95,7 +100,7 @@ class OpenCode(Harness):
             )
         )
         reason = part.text("reason")
-        if reason == "stop":
+        if reason == "stop":  # "unknown" is a stream that was cut
             story.completes()
         elif reason == "length":
             story.fails("its answer ended at the most tokens it may have", is_cut=True)

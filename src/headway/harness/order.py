@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headway import durations, setting_table
 from headway.errors import ConfigError
-from headway.tickets import check_task
+from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 from headway.watchdogs import FIELDS
 
 if TYPE_CHECKING:
@@ -73,20 +74,22 @@ class Order:
 
 def order(prompt: str, model: str | None, options: Options, settings: Settings) -> Order:
     """The order, or a ``ConfigError`` that names what is wrong with it."""
+    for name in options.keys() - Options.__optional_keys__:
+        raise TypeError(f"there is no option {name!r} of an execution")
     task, timeout = options.get("task"), options.get("timeout")
     chosen = watch(options, settings)
     return Order(
         prompt=_passable("prompt", prompt),
         task=None if task is None else check_task(task),
-        directory=os.path.abspath(os.fspath(options.get("cwd") or os.getcwd())),
-        session=_optional("session", options.get("session")),
+        directory=_directory(options.get("cwd")),
+        session=word("session", options.get("session")),
         timeout_seconds=None if timeout is None else durations.seconds(timeout, name="timeout"),
-        wait=options.get("wait", True),
-        priority=options.get("priority", 0),
-        weight=options.get("weight", 1),
+        wait=_truth("wait", options.get("wait", True)),
+        priority=_whole("priority", options.get("priority", 0), -MAX_PRIORITY, MAX_PRIORITY),
+        weight=_whole("weight", options.get("weight", 1), 1, MAX_WEIGHT),
         watch=chosen,
-        retries=_retries(options.get("retries", 0)),
-        models=(model, *(_passable("fallbacks", one) for one in options.get("fallbacks", ()))),
+        retries=_whole("retries", options.get("retries", 0), 0, _MAX_RETRIES),
+        models=(model, *words("fallbacks", options.get("fallbacks", ()))),
         env=variables(options.get("env")),
     )
 
@@ -112,6 +115,8 @@ def variables(env: Mapping[Any, Any] | None) -> dict[str, str]:
     for name, value in given.items():
         if not isinstance(name, str) or "=" in name or not name or not isinstance(value, str):
             raise ConfigError(f"env: {name!r} is no variable that can be passed on as text")
+        if "\0" in name + value:
+            raise ConfigError(f"env: {name!r} has a NUL character, which none may have")
     return given
 
 
@@ -125,15 +130,38 @@ def _passable(name: str, text: object) -> str:
     return text
 
 
-def _optional(name: str, text: object) -> str | None:
+def word(name: str, text: object) -> str | None:
+    """What becomes a word of a command, and never an option of it."""
     if text is None:
         return None
-    if isinstance(text, str) and text.startswith("-"):
-        raise ConfigError(f"{name} must not begin with a dash, got {text!r}")
+    if isinstance(text, str) and (text.startswith("-") or "\0" in text):
+        raise ConfigError(f"{name} must not begin with a dash or have a NUL in it, got {text!r}")
     return _passable(name, text)
 
 
-def _retries(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_RETRIES:
-        raise ConfigError(f"retries must be a whole number from 0 to {_MAX_RETRIES}, got {value!r}")
+def words(name: str, texts: object) -> list[str]:
+    """Several of them; one text alone would be taken for its letters."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise ConfigError(f"{name} must be a list of texts, got {texts!r}")
+    return [word(name, text) or _passable(name, text) for text in texts]
+
+
+def _directory(cwd: object) -> str:
+    if not isinstance(cwd, str | os.PathLike | None):
+        raise ConfigError(f"cwd must be a path, got {cwd!r}")
+    try:
+        return os.path.abspath(os.fsdecode(cwd or os.getcwd()))
+    except FileNotFoundError:
+        raise ConfigError("the present directory is gone; say with cwd= where to work") from None
+
+
+def _truth(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def _whole(name: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
     return value

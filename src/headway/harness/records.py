@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+# Beyond it are no amounts of anything, but what breaks sums: infinities, and worse.
+_MOST = 10**15
+
 
 class Record:
     """A JSON object whose fields may be missing or of another kind than expected."""
@@ -35,12 +38,20 @@ class Record:
     def text(self, *path: str) -> str:
         """The text there, or an empty one."""
         found = self.value(*path)
-        return found if isinstance(found, str) else ""
+        if not isinstance(found, str):
+            return ""
+        try:
+            found.encode()
+        except UnicodeEncodeError:  # half a character: nobody could print it
+            return found.encode("utf-8", "replace").decode()
+        return found
 
     def number(self, *path: str) -> float | None:
         """The number there, if it is one."""
         found = self.value(*path)
-        return None if isinstance(found, bool) or not isinstance(found, int | float) else found
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return None
+        return found if -_MOST <= found <= _MOST else None
 
     def count(self, *path: str) -> int:
         """The number there as a whole one, or 0."""

@@ -72,17 +72,17 @@ class Scope:
         self._before = task.cancelling()
         self._is_open = self._has_cancelled = False
         self.reason: str | None = None
-        self.trouble: Exception | None = None
+        self.trouble: BaseException | None = None
         self.instead: Callable[[str], None] | None = None
 
-    def interrupt(self, reason: str, trouble: Exception | None = None) -> None:
+    def interrupt(self, reason: str, trouble: BaseException | None = None) -> None:
         """Have the block left, from any thread; the first reason counts."""
         try:
             self._loop.call_soon_threadsafe(self._interrupt, reason, trouble)
         except RuntimeError:
             pass  # the loop is closed, and with it the block
 
-    def _interrupt(self, reason: str, trouble: Exception | None) -> None:
+    def _interrupt(self, reason: str, trouble: BaseException | None) -> None:
         if not self._is_open or self.reason is not None:
             return
         self.reason, self.trouble = reason, trouble

@@ -16,6 +16,8 @@ _MAX_TEXT_CHARS = 16 << 20
 _MAX_TOOL_CALLS = 1000
 _MAX_ARGUMENT_CHARS = 10_000
 _MAX_OUTPUT_CHARS = 100_000
+_MAX_NAME_CHARS = 1000
+_MAX_LEVELS = 50
 _TOO_MANY_REQUESTS = 429
 
 
@@ -81,8 +83,13 @@ class Story:
         self.has_begun = True
         self._earlier = "".join(self._pieces) or self._earlier
         self._pieces, self._chars, self._is_new_part = [], 0, False
+        tool, call_id = tool[:_MAX_NAME_CHARS], call_id[:_MAX_NAME_CHARS]
+        if _is_deep(arguments):
+            arguments = "too deeply nested to be shown"
         call = events.ToolCall(task=self._task, id=call_id, tool=tool, arguments=arguments)
         self._tools[call_id] = tool
+        if len(self._tools) > _MAX_TOOL_CALLS:
+            del self._tools[next(iter(self._tools))]
         self._tell(call)
         self._used(call)
         if len(self.tool_calls) < _MAX_TOOL_CALLS:
@@ -90,6 +97,7 @@ class Story:
 
     def gets(self, call_id: str, output: str, *, is_error: bool = False) -> None:
         """The tool answered."""
+        call_id = call_id[:_MAX_NAME_CHARS]
         self._tell(
             events.ToolResult(
                 task=self._task,
@@ -133,11 +141,18 @@ class Story:
             self._answer = answer[:_MAX_TEXT_CHARS]
             self.is_cut = self.is_cut or len(answer) > _MAX_TEXT_CHARS
 
-    def fails(self, error: str, *, status: int | None = None, is_cut: bool = False) -> None:
+    def fails(
+        self,
+        error: str,
+        *,
+        status: int | None = None,
+        is_cut: bool = False,
+        delay_seconds: float | None = None,
+    ) -> None:
         """The program says that it could not do it."""
         self.has_begun = True
         self.is_complete, self.error, self.is_cut = False, error, self.is_cut or is_cut
-        self._take_note(status, None)
+        self._take_note(status, delay_seconds)
 
     def _take_note(self, status: int | None, delay_seconds: float | None) -> None:
         if status == _TOO_MANY_REQUESTS:
@@ -152,6 +167,14 @@ class Story:
     def warns(self, warning: str) -> None:
         """Something that the caller should know."""
         self._tell(events.Warned(task=self._task, warning=warning))
+
+
+def _is_deep(value: Any, level: int = 0) -> bool:
+    """Nobody writes such arguments, and Python could not even print them."""
+    if level > _MAX_LEVELS:
+        return True
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_is_deep(one, level + 1) for one in inner)
 
 
 def _shortened(call: ToolCall) -> ToolCall:

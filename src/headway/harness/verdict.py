@@ -21,7 +21,7 @@ def verdict(program: str, story: Story, outcome: Outcome) -> tuple[Status, str |
     if outcome.trouble is not None:
         return "failed", outcome.trouble
     if story.error is not None:
-        status: Status = "truncated" if story.is_cut else "failed"
+        status: Status = "truncated" if story.is_cut and story.text else "failed"
         return status, _shortened(story.error)
     if outcome.exit_code != 0:
         return _after_bad_exit(story, outcome)
