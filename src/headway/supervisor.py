@@ -159,12 +159,14 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         if lifeline is not None:
             self._tell(_LIFELINE, 0, lifeline)
+        # Now: once the command runs it is too late to find that no more files can be opened.
+        nowhere = os.open(os.devnull, os.O_RDWR)
         self._command = programs.start(
             program, words, environ, setsigmask=self._mask, setsigdef=_IGNORED_BY_PYTHON
         )
         self._tell(_COMMAND, self._command)
         os.setsid()
-        _let_go_of(0, 1)
+        _let_go_of(0, 1, nowhere=nowhere)
         return self._see_it_through(detach_ok=detach_ok, left_behind=left_behind)
 
     def _see_it_through(self, *, detach_ok: bool, left_behind: Callable[[], None]) -> int:
@@ -338,9 +340,10 @@ def _fill_in_standard_streams() -> None:
     os.close(descriptor)
 
 
-def _let_go_of(*descriptors: int) -> None:
+def _let_go_of(*descriptors: int, nowhere: int | None = None) -> None:
     """Whoever reads from a pipe of the command must not have to wait for us."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere is None:
+        nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
