@@ -91,7 +91,7 @@ def test_the_others_wait_until_one_is_gone(
     agent = stage.agent("claude", PATIENT + spoken("claude"), **options)
     threads, results = in_threads(agent, most + 3)
     until(lambda: len(stage.lines("started")) == most, "the first")
-    until(lambda: agent.guard.capacity("agent").waiting == 3, "the others")
+    until(lambda: agent.guard.capacity(agent.key(None)).waiting == 3, "the others")
 
     assert len(stage.processes(named="claude")) == most
     assert len(stage.lines("started")) == most
@@ -166,12 +166,12 @@ def test_a_task_that_is_cancelled_while_it_waits_starts_nothing(stage: Stage) ->
         await asyncio.to_thread(until, lambda: stage.lines("started"))
         second = asyncio.create_task(agent.aexecute("second"))
         third = asyncio.create_task(agent.aexecute("third"))
-        await asyncio.to_thread(until, lambda: agent.guard.capacity("agent").waiting == 2)
+        await asyncio.to_thread(until, lambda: agent.guard.capacity(agent.key(None)).waiting == 2)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
         assert not first.done()
-        assert agent.guard.capacity("agent").waiting == 1
+        assert agent.guard.capacity(agent.key(None)).waiting == 1
         assert len(stage.lines("started")) == 1
         stage.touch("go")
         return await first, await third
@@ -180,7 +180,7 @@ def test_a_task_that_is_cancelled_while_it_waits_starts_nothing(stage: Stage) ->
 
     assert [result.status for result in results] == ["succeeded", "succeeded"]
     assert len(stage.lines("started")) == 2
-    assert agent.guard.capacity("agent").used == 0
+    assert agent.guard.capacity(agent.key(None)).used == 0
 
 
 def test_a_handle_frees_who_waits(stage: Stage) -> None:
@@ -190,7 +190,7 @@ def test_a_handle_frees_who_waits(stage: Stage) -> None:
     until(lambda: stage.lines("started"), "the first")
     handle = Cancellation()
     second, results = in_threads(agent, 1, cancellation=handle)
-    until(lambda: agent.guard.capacity("agent").waiting == 1, "the second")
+    until(lambda: agent.guard.capacity(agent.key(None)).waiting == 1, "the second")
 
     handle.cancel("not needed any more")
     second[0].join()
@@ -200,7 +200,7 @@ def test_a_handle_frees_who_waits(stage: Stage) -> None:
     assert (result.text, result.exit_code) == ("", None)
     assert first[0].is_alive()
     assert len(stage.lines("started")) == 1
-    assert agent.guard.capacity("agent").waiting == 0
+    assert agent.guard.capacity(agent.key(None)).waiting == 0
     stage.touch("go")
     first[0].join()
     assert len(stage.lines("started")) == 1
@@ -243,7 +243,7 @@ def test_one_handle_ends_all_that_it_was_given_to(stage: Stage) -> None:
     agent = stage.agent("claude", PATIENT + spoken("claude"), max_concurrent=2)
     handle = Cancellation()
     threads, results = in_threads(agent, 5, cancellation=handle)
-    until(lambda: agent.guard.capacity("agent").waiting == 3, "three that wait")
+    until(lambda: agent.guard.capacity(agent.key(None)).waiting == 3, "three that wait")
     until(lambda: len(stage.lines("started")) == 2, "two that run")
 
     handle.cancel("enough")

@@ -38,8 +38,8 @@ def _nothing_is_left() -> Iterator[None]:
 
 def is_free(agent: Harness) -> bool:
     """Whether all slots are free, and one really can be had."""
-    assert agent.guard.capacity("agent").used == 0
-    assert agent.guard.capacity("agent").waiting == 0
+    assert agent.guard.capacity(agent.key(None)).used == 0
+    assert agent.guard.capacity(agent.key(None)).waiting == 0
     return not agent.guard.snapshot().leases
 
 
@@ -291,7 +291,7 @@ def test_after_a_callback_that_raises_while_it_waits(stage: Stage) -> None:
 
     with pytest.raises(BoomError):
         agent.execute("x", on_event=callback)
-    assert agent.guard.capacity("agent").waiting == 0
+    assert agent.guard.capacity(agent.key(None)).waiting == 0
     handle.cancel()
     first.join()
     assert len(stage.lines("started")) == 1

@@ -341,6 +341,7 @@ def test_the_end_is_told_by_the_watchdog_that_made_it(board: Board) -> None:
     board.end(job, number, ending)
 
     assert details(board, job).attempts[0].ended_by == bite
+    assert details(board, job).attempts[0].output_bytes == 12
     assert Listing(board).attempt_is_over(job, number) == 12
 
 

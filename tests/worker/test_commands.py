@@ -157,6 +157,7 @@ def test_show_tells_everything_but_the_environment(house: House) -> None:
     assert "retries    1 of 1 used" in shown
     assert shown.count("ran        under 1 s: exit code 2") == 2
     assert "Attempt 2: failed, exit code 2" in shown
+    assert f"{first}.2.log, 8B written" in shown
     facts = json.loads(house.run("show", str(second), "--json").stdout)
     assert (facts["after"], facts["options"]) == ([second - 1], {"max_runtime_seconds": 7200.0})
     for words in (["show", str(first), "--json"], ["show", str(first)], ["jobs", "--json"]):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway import sizes
 from headway.cli import arguments, completing, opening, output
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def _attempt(attempt: Attempt) -> Iterator[str]:
     else:
         took = output.length(attempt.ended_at - attempt.started_at)
         yield f"  ran        {took}{_reason(attempt.end_reason)}"
-    yield f"  output     {attempt.log}"
+    written = attempt.output_bytes
+    size = "" if written is None else f", {sizes.shown(written)} written"
+    yield f"  output     {attempt.log}{size}"
 
 
 def _moment(at: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import NoSuchJob
 from headway.jobs import rows
-from headway.jobs.states import FINISHED, QUEUED, UNFINISHED
+from headway.jobs.states import FINISHED, INTERRUPTED, QUEUED, RUNNING, UNFINISHED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -97,6 +97,8 @@ class Attempt:
     exit_code: int | None
     end_reason: str | None
     ended_by: dict[str, Any] | None
+    # Nothing while it runs, or if whoever counted was killed.
+    output_bytes: int | None
     log: str
 
 
@@ -131,7 +133,7 @@ class Listing:
         return found[0]
 
     def all(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
-        """The jobs in these states, or in all: those that wait in their order, newest ends last."""
+        """The jobs in these states, or in all, the oldest first; of many only the newest."""
         wanted = states or (*UNFINISHED, *FINISHED)
         marks = ", ".join("?" * len(wanted))
         jobs = self._jobs(
@@ -172,7 +174,7 @@ class Listing:
         after = self._read("select after from dependencies where job = ? order by after", (job,))
         attempts = self._read(
             "select number, state, pid, lease, started_at, ended_at, exit_code, end_reason,"
-            " ended_by from attempts where job = ? order by number",
+            " ended_by, output_bytes from attempts where job = ? order by number",
             (job,),
         )
         options = rows.from_json(row[7])
@@ -239,5 +241,6 @@ def _attempt(row: Sequence[Any], path: str) -> Attempt:
         exit_code=row[6],
         end_reason=row[7],
         ended_by=rows.from_json(row[8]) if row[8] else None,
+        output_bytes=None if row[1] in (RUNNING, INTERRUPTED) and not row[9] else row[9],
         log=path,
     )
