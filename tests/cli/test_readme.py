@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -33,6 +34,7 @@ class Newcomer:
         subprocess.run([sys.executable, "-m", "venv", directory / "venv"], check=True)
         (programs / "opencode").write_text(AGENT)
         (programs / "opencode").chmod(0o755)
+        shutil.copy(ROOT / "examples" / "pretend" / "claude", programs)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
         inherited.pop("PYTHONPATH", None)
         self._environ = {
@@ -84,13 +86,33 @@ def test_the_shell_part_works_as_it_stands(newcomer: Newcomer) -> None:
 @pytest.mark.timeout(300)
 def test_the_part_about_jobs_works_as_it_stands(newcomer: Newcomer) -> None:
     """Both jobs run, one after the other."""
-    (commands,) = _blocks("sh")[2:]
-
-    shown = newcomer.does("bash", "-e", "-c", commands)
+    shown = newcomer.does("bash", "-e", "-c", _blocks("sh")[2])
     newcomer.does("headway", "worker", "stop")
 
     assert "queued as 1, position 1" in shown
     assert "agent: fix issue 19" in shown
+
+
+@pytest.mark.timeout(300)
+def test_the_part_about_agents_works_as_it_stands(newcomer: Newcomer) -> None:
+    """A prompt is answered."""
+    (command,) = _blocks("sh")[3:]
+
+    assert "claude has looked at: fix issue 20" in newcomer.does("bash", "-e", "-c", command)
+
+
+@pytest.mark.timeout(300)
+def test_the_page_about_agents_works(newcomer: Newcomer, tmp_path: Path) -> None:
+    """Its programs run, and its settings can be loaded."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    first, *others = _blocks("python", page)
+    (settings,) = _blocks("toml", page)
+    (tmp_path / "config.toml").write_text(settings)
+    config.load(str(tmp_path), {})
+
+    assert newcomer.does("python", "-c", first).count("succeeded") == 3
+    for program in others:
+        newcomer.does("python", "-c", program)
 
 
 @pytest.mark.timeout(300)
