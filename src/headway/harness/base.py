@@ -65,14 +65,14 @@ class Harness:
         model: str | None = None,
         max_concurrent: int | str | None = None,
         governor: Governor | None = None,
-        executable: str | None = None,
+        executable: str | os.PathLike[str] | None = None,
         arguments: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         auto_approve: bool = False,
         grace: float | str = "5s",
     ) -> None:
         self.model, self.governor = word("model", model), governor
-        self.executable = executable or self.program
+        self.executable = os.fspath(executable or self.program)
         if isinstance(arguments, str):
             raise ConfigError(f"arguments must be a list of words, got {arguments!r}")
         self.arguments, self.env = list(arguments), variables(env)
@@ -159,7 +159,7 @@ class Harness:
         done: list[Result] = []
         failed: list[BaseException] = []
         begun: list[Callable[[], object]] = []
-        is_given_up = threading.Event()
+        is_given_up, is_over = threading.Event(), threading.Event()
 
         async def work() -> Result:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -175,18 +175,22 @@ class Harness:
                     done.append(runner.run(work()))
             except BaseException as error:  # noqa: BLE001 - raised again where it belongs
                 failed.append(error)
+            finally:
+                is_over.set()
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
         thread.start()
         try:
-            thread.join()
-        except BaseException:  # Ctrl-C
+            is_over.wait()  # Ctrl-C in a join() makes Python take the thread for ended
+        except BaseException:
             is_given_up.set()
             for cancel in begun:
                 with suppress(RuntimeError):  # it has just ended
                     cancel()
-            thread.join()
+            is_over.wait()
             raise
+        finally:
+            thread.join()
         if failed:
             raise failed[0]
         return done[0]
