@@ -111,7 +111,7 @@ class Harness:
     # How its caller writes an option, for what watchdogs say.
     @staticmethod
     def spelled(name: str) -> str:
-        return f"{name}="
+        return name
 
     # -- for everybody ------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headway.harness.story import Story
 
-_LONGEST_LINE_BYTES = 16 << 20
+_LONGEST_LINE_BYTES = 16_000_000
 _NOISE_BYTES = 2000
 
 
