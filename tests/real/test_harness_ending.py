@@ -79,7 +79,7 @@ def test_the_clock_ends_it(equipped: Equipped, server: Server) -> None:
 
     assert result.status == "timed_out"
     assert result.ended_by is not None
-    assert result.ended_by[:3] == ("max_runtime", "max_runtime=", "8 s")
+    assert result.ended_by[:3] == ("max_runtime", "max_runtime", "8 s")
     assert left_over(equipped) == []
     server.until(lambda s: s.in_flight() == 0)
 

@@ -66,14 +66,14 @@ class Harness:
         model: str | None = None,
         max_concurrent: int | str | None = None,
         governor: Governor | None = None,
-        executable: str | None = None,
+        executable: str | os.PathLike[str] | None = None,
         arguments: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         auto_approve: bool = False,
         grace: float | str = "5s",
     ) -> None:
         self.model, self.governor = word("model", model), governor
-        self.executable = executable or self.program
+        self.executable = os.fspath(executable or self.program)
         if isinstance(arguments, str):
             raise ConfigError(f"arguments must be a list of words, got {arguments!r}")
         self.arguments, self.env = list(arguments), variables(env)
@@ -81,9 +81,10 @@ class Harness:
         self.auto_approve = auto_approve
         self.grace_seconds = durations.seconds(grace, name="grace")
         # How the caller writes an option, for what watchdogs say.
-        self.spelled: Callable[[str], str] = lambda name: f"{name}="
+        self.spelled: Callable[[str], str] = lambda name: name
         self._doubted: set[str] = set()
-        self.guard = Governor("memory://", limits={self.key(None): _concurrent(max_concurrent)})
+        own = {"agent": limits.UNLIMITED, self.key(None): _concurrent(max_concurrent)}
+        self.guard = Governor("memory://", limits=own)
         # Otherwise the thread that looks after those who wait would stay.
         weakref.finalize(self, self.guard.close).atexit = False
 
@@ -160,7 +161,7 @@ class Harness:
         done: list[Result] = []
         failed: list[BaseException] = []
         begun: list[Callable[[], object]] = []
-        is_given_up = threading.Event()
+        is_given_up, is_over = threading.Event(), threading.Event()
 
         async def work() -> Result:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -176,18 +177,22 @@ class Harness:
                     done.append(runner.run(work()))
             except BaseException as error:  # noqa: BLE001 - raised again where it belongs
                 failed.append(error)
+            finally:
+                is_over.set()
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
         thread.start()
         try:
-            thread.join()
-        except BaseException:  # Ctrl-C
+            is_over.wait()  # Ctrl-C in a join() makes Python take the thread for ended
+        except BaseException:
             is_given_up.set()
             for cancel in begun:
                 with suppress(RuntimeError):  # it has just ended
                     cancel()
-            thread.join()
+            is_over.wait()
             raise
+        finally:
+            thread.join()
         if failed:
             raise failed[0]
         return done[0]

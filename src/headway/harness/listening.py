@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from headway.harness.story import Story
 
-_LONGEST_LINE_BYTES = 16 << 20
-_LONGEST_ERROR_BYTES = 1 << 16
+_LONGEST_LINE_BYTES = 16_000_000
+_LONGEST_ERROR_BYTES = 64_000
 _NOISE_BYTES = 2000
 
 
