@@ -7,7 +7,7 @@ import contextvars
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.harness import events, feed
@@ -26,6 +26,7 @@ def story() -> tuple[Story, list[events.AgentEvent]]:
     return Story("t", tell=told.append, used=lambda _: None, limited=lambda _: None), told
 
 
+@settings(deadline=None)
 @given(text=st.binary(), cuts=st.lists(st.integers(0, 300)))
 def test_lines_are_those_of_the_whole(text: bytes, cuts: list[int]) -> None:
     """However it comes; empty ones are left out."""

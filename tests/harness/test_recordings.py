@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.kit import HARNESSES
 from tests.harness.retelling import retold
@@ -149,6 +149,7 @@ def test_how_it_is_cut_into_pieces_changes_nothing(recording: Recording) -> None
     )
 
 
+@settings(deadline=None)
 @given(data=st.data(), recording=st.sampled_from(ALL))
 def test_random_pieces_change_nothing(data: st.DataObject, recording: Recording) -> None:
     """Wherever it is cut."""
@@ -161,6 +162,7 @@ def test_random_pieces_change_nothing(data: st.DataObject, recording: Recording)
     )
 
 
+@settings(deadline=None)
 @given(recording=st.sampled_from(ALL), data=st.data())
 def test_half_of_it_is_never_a_success(recording: Recording, data: st.DataObject) -> None:
     """Unless all that is missing comes after its terminal event."""
@@ -198,6 +200,7 @@ def spoiled(data: st.DataObject, value: Any) -> Any:
     return data.draw(WRONG)
 
 
+@settings(deadline=None)
 @given(data=st.data(), record=st.sampled_from(RECORDS))
 def test_records_of_any_shape_never_raise(
     data: st.DataObject, record: tuple[str, dict[str, Any]]
@@ -213,6 +216,7 @@ def test_records_of_any_shape_never_raise(
     assert told.status in {"failed", "truncated", "succeeded"}
 
 
+@settings(deadline=None)
 @given(program=st.sampled_from(sorted(HARNESSES)), chunks=st.lists(st.binary(max_size=200)))
 def test_random_bytes_never_raise(program: str, chunks: list[bytes]) -> None:
     """And are no success."""

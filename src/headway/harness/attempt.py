@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Bears the id of an attempt, by which its processes are found if the guardian is killed.
 MARK = "HEADWAY_ATTEMPT"
 _READ_BYTES = 1 << 18
+_LOOK_SECONDS = 1.0
 # More than any pipe holds.
 _LAST_READS = 64
 _TAIL_BYTES = 1 << 14
@@ -103,7 +104,7 @@ class Attempt:
         self._outcome = Outcome()
         self._errors = bytearray()
         self._written = 0
-        self._is_tree_gone = self._is_being_ended = False
+        self._has_started = self._is_tree_gone = self._is_being_ended = False
         self._lock = threading.Lock()
         self._wake = self._woken = -1
         self._over = threading.Event()
@@ -199,14 +200,14 @@ class Attempt:
         """Take everything in until the guardian has said its last word."""
         streams = {output, errors}
         while True:
-            # Whoever cannot keep up with the events is not sent more.
-            paused = {output} if self._feed.pauses() else set()
+            # Nothing is told before its start, and whoever cannot keep up is not sent more.
+            paused = {output} if not self._has_started or self._feed.pauses() else set()
             ready = self._wait({wire.fileno(), *streams} - paused)
+            if wire.fileno() in ready and not self._hear(wire):
+                break
             for stream in streams & ready:
                 if not self._take(stream, is_output=stream == output):
                     streams.discard(stream)
-            if wire.fileno() in ready and not self._hear(wire):
-                break
             self._look()
             if self._outcome.stop is not None and not self._is_being_ended:
                 self._is_being_ended = True
@@ -224,8 +225,9 @@ class Attempt:
         poll = select.poll()
         for descriptor in (self._wake, *descriptors):
             poll.register(descriptor, select.POLLIN)
-        pace = self._watch.looks_every_seconds
-        ready = {descriptor for descriptor, _ in poll.poll(pace and pace * 1000)}
+        # Nobody tells us when the caller's loop is closed.
+        pace = self._watch.looks_every_seconds or _LOOK_SECONDS
+        ready = {descriptor for descriptor, _ in poll.poll(pace * 1000)}
         if self._wake in ready:
             os.read(self._wake, 4096)
         return ready
@@ -253,6 +255,7 @@ class Attempt:
             self._outcome.trouble = "the process that guarded it was killed"
             return False
         if message["kind"] == "started":
+            self._has_started = True
             self._started(message["pid"])
         elif message["kind"] == "failed":
             self._outcome.trouble, self._outcome.exit_code = message["reason"], message["code"]

@@ -30,10 +30,14 @@ class Feed(Generic[T]):
         self._waiting: deque[T] = deque()
         self._load = 0
         self._is_drained, self._is_paused = True, False
-        self.is_closed = False
         self._lock = threading.Lock()
         # Called on the loop when there is room again.
         self.has_room: Callable[[], None] = lambda: None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody will ever hear of anything."""
+        return self._loop.is_closed()
 
     def pauses(self) -> bool:
         """Whether to bring no more until ``has_room`` is called."""
@@ -61,7 +65,6 @@ class Feed(Generic[T]):
             self._loop.call_soon_threadsafe(self._drain, context=self._context.copy())
         except RuntimeError:
             self._waiting.clear()
-            self.is_closed = True
 
     def _drain(self) -> None:
         for _ in range(_AT_ONCE):
