@@ -128,6 +128,7 @@ def command(
       75 no slot now   124 no slot in time, or ended by a watchdog's clock
       125 cancelled    126, 127 cannot be started
     """
+    sys.argv[0] = "headway"  # what others see as the holder's command
     if prompt == "-":
         prompt = sys.stdin.read()
     with opening.governor() as governor:
