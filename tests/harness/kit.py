@@ -74,7 +74,10 @@ class Stage:
     # -- what runs --------------------------------------------------------------------------
 
     def processes(self, *, named: str = "") -> list[int]:
-        """All that lives of what this test started, or those that run one script of it."""
+        """All that lives of what this test started, or those that run one script of it.
+
+        Not those that the script has forked and that are about to become another program.
+        """
         mark = os.fsencode(f"{_STAGE}={self.directory}")
         path = os.fsencode(self._bin / named)
         found = []
@@ -85,7 +88,7 @@ class Stage:
             # An interpreter with the script, and not the guardian, which has it further on.
             if not named or path in words[:2]:
                 found.append(pid)
-        return found
+        return [pid for pid in found if not named or parent(pid) not in found]
 
     def file(self, name: str) -> str:
         """A line that a stand-in has written to a file, waited for."""
@@ -186,6 +189,15 @@ def is_alive(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
     except OSError:
         return False
+
+
+def parent(pid: int) -> int:
+    """The pid of the parent; 0 if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _words(pid: int, what: str) -> list[bytes]:

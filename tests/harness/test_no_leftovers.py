@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.kit import Diary, is_alive, until
+from tests.harness.kit import Diary, is_alive, parent, until
 from tests.harness.speech import begun, done, printed, said, spoken
 
 from headway.harness import Cancellation
@@ -66,12 +66,7 @@ class Running:
         """The pid of the process between us and the agent."""
         self.diary.wait_for("started")
         (started,) = (event for event in self.diary.events if event.kind == "started")
-        return _parent(started.pid)  # type: ignore[attr-defined]
-
-
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
+        return parent(started.pid)  # type: ignore[attr-defined]
 
 
 def _pids(stage: Stage) -> list[int]:
@@ -168,7 +163,7 @@ def test_an_agent_that_turns_on_its_guardian(stage: Stage, signum: str) -> None:
     """It ends, and so does all of it; a guardian that was stopped can be woken to end it."""
     running = Running(stage, f'echo $$ >> "$HERE/pids"; kill -{signum} $PPID; exec sleep 600')
     if signum == "STOP":
-        until(lambda: _state(_parent(_pids(stage)[0])) == "T", "its stop")
+        until(lambda: _state(parent(_pids(stage)[0])) == "T", "its stop")
         running.handle.cancel()
 
     assert running.result.status == ("cancelled" if signum == "STOP" else "failed")

@@ -107,6 +107,7 @@ class Attempt:
         self._has_started = self._is_tree_gone = self._is_being_ended = False
         self._lock = threading.Lock()
         self._wake = self._woken = -1
+        self._is_last = False
         self._over = threading.Event()
 
     def start(self) -> None:
@@ -157,7 +158,13 @@ class Attempt:
             self._wake = self._woken = -1
         _running.discard(self)
         self._over.set()
-        self._feed.put(self._outcome)
+        if not self._is_last:
+            self._feed.put(self._outcome)
+
+    def end_with_program(self) -> None:
+        """End it; nobody is to hear of that. A thread that did would find half a program."""
+        self._is_last = True
+        self.stop(Stop("cancelled", "its caller's program ended"))
 
     def wait(self) -> None:
         """Block until it is over."""
@@ -326,7 +333,7 @@ def _end_all() -> None:
     """At the end of the process, before it gives its slots back: nothing may run without one."""
     attempts = list(_running)
     for attempt in attempts:
-        attempt.stop(Stop("cancelled", "its caller's program ended"))
+        attempt.end_with_program()
     for attempt in attempts:
         attempt.wait()
 

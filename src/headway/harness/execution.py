@@ -7,6 +7,7 @@ import contextvars
 import random
 import time
 import uuid
+import weakref
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -275,10 +276,13 @@ class Execution:
 
     def _watch_lease(self, lease: Lease, attempt: Attempt) -> Callable[[], None]:
         """A slot that was taken back may be another's by now: then the work must end."""
+        # Not kept by it: if our loop is closed, nobody calls the answer.
+        watched, lease_id = weakref.ref(attempt), lease.id
 
         def hear(event: engine.Event) -> None:
-            if isinstance(event, engine.Lost) and event.ticket_id == lease.id:
-                attempt.stop(Stop("cancelled", f"its slot was lost: {event.reason}"))
+            running = watched()
+            if running and isinstance(event, engine.Lost) and event.ticket_id == lease_id:
+                running.stop(Stop("cancelled", f"its slot was lost: {event.reason}"))
 
         governor = self._harness.governor or self._harness.guard
         forget = governor.subscribe(hear)
