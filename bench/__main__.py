@@ -10,6 +10,7 @@ import sys
 import traceback
 
 from bench import (
+    agents,
     command,
     crash,
     depth,
@@ -40,6 +41,7 @@ FIGURES = (
     jobs.KEEPING,
     jobs.STARTING,
     jobs.MANY_JOBS,
+    agents.FIGURE,
 )
 
 
