@@ -47,7 +47,9 @@ class LoopWaiter:
         """Hand the decision over from any thread; false if the loop is closed."""
         if self._loop.is_closed():
             return False
-        if self._thread_id == _thread.get_ident():
+        here = self._thread_id == _thread.get_ident()
+        if here and asyncio.current_task(self._loop) is not None:
+            # Not if it may be asleep: a signal handler does not wake it.
             self._resolve(decision)
             return True
         try:

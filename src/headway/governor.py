@@ -128,11 +128,14 @@ class Governor:
     @property
     def jobs(self) -> Jobs:
         """The home's job queue: commands that are kept until it is their turn."""
-        if self._jobs is None:
+        jobs = self._jobs
+        if jobs is None:
             from headway.jobs.api import Jobs  # noqa: PLC0415 - the door to a room of its own
 
-            self._jobs = Jobs(self)
-        return self._jobs
+            self._jobs = jobs = Jobs(self)
+        if self.closed:  # after that: who closes it closes what is there
+            jobs.close()
+        return jobs
 
     # -- looking --------------------------------------------------------------------
 
@@ -210,12 +213,17 @@ class Governor:
     def close(self) -> None:
         """Give back everything this process holds or waits for here, and stop.
 
-        Those who wait get ``Cancelled``. A governor of a home that is not closed
-        lives as long as its process, which gives everything back as well.
+        Those who wait get ``Cancelled``, and leases that are still held are lost. Other
+        threads may be in the middle of anything: it is done, or refused as after closing.
+        Called by a signal handler in the middle of an operation, it is done right after that.
+        A governor of a home that is not closed lives as long as its process, which gives
+        everything back as well.
         """
-        if self._jobs is not None:
-            self._jobs.close()
-        self._turnstile.close()
+        try:
+            self._turnstile.close()
+        finally:
+            if self._jobs is not None:
+                self._jobs.close()
 
     @property
     def closed(self) -> bool:

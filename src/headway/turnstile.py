@@ -11,11 +11,14 @@ import time
 from headway import forking, keys
 from headway.errors import AtCapacity, Cancelled, DeadlockRefused, HeadwayError, QueueTimeout
 from headway.slot import HeldLease, held_here
+from headway.stores.base import StoreClosed
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 from headway.waiting import Switchboard, ThreadWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from headway.slot import Lease, Request
     from headway.stores.base import Store
     from headway.telling import Hook, Teller
@@ -90,11 +93,13 @@ class Turnstile:
             if early is not None:  # otherwise another thread may have written it by now
                 waiter.decision = early
             self.switchboard.wait(waiter, notice)
-            if waiter.decision is None and timeout != notice:
+            if waiter.decision is None and timeout != notice and not self.closed:
                 self.announce(ticket, request.on_wait)
                 self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
         finally:
             self.switchboard.detach(ticket.id)
+        if waiter.decision is None and self.closed:
+            return Withdrawn(ticket.id)
         return waiter.decision or self.withdraw(ticket)
 
     def withdraw(self, ticket: Ticket) -> Decision | None:
@@ -124,10 +129,18 @@ class Turnstile:
 
     def new_lease(self, ticket: Ticket, started: float) -> HeldLease:
         """The lease of a granted ticket."""
+        if self.closed:
+            self._turn_away(ticket)
         lease = HeldLease(self, ticket, started)
         if self.teller.hears_all():
             self.teller.granted(ticket, lease.waited_seconds)
         return lease
+
+    def _turn_away(self, ticket: Ticket) -> NoReturn:
+        """It was granted while this was closed, and is given back if it was not yet."""
+        self.finish_or_retry(ticket, 0.0)
+        self.teller.abandoned(ticket)
+        raise Cancelled(ticket.keys, ticket.id)
 
     def is_time_to_give_way(self) -> bool:
         """Whether a task that never had to wait should let others on its loop have a turn."""
@@ -214,8 +227,11 @@ class Turnstile:
     def find_out(self, ticket: Ticket) -> None:
         """Make sure that we know of a loss, if our lease was taken back by now."""
         known = ticket.ended or ticket.verdict is not None or self.closed
-        if not known and self.store.is_lost(ticket):
-            self.switchboard.deliver()
+        try:
+            if not known and self.store.is_lost(ticket):
+                self.switchboard.deliver()
+        except StoreClosed:
+            pass  # just now: its verdict says so
 
     def _take_unclaimed(self, decision: Decision) -> None:
         """A decision came for a waiter whose event loop is closed: nobody will use it."""
@@ -243,6 +259,8 @@ class Turnstile:
     def go_on(self) -> None:
         """After it, in the parent."""
         self.store.go_on()
+        if self.closed:  # by a signal handler, meanwhile
+            self.close()
 
     def forget_after_fork(self) -> None:
         """In a forked child: nothing of the parent's is ours."""
@@ -250,19 +268,27 @@ class Turnstile:
         self.store.forget_after_fork()
         self.teller.forget_after_fork()
         self.switchboard.forget_after_fork()
+        if self.closed:  # the parent was in the middle of that
+            self.close()
 
     def close(self) -> None:
-        """Give everything back, send those who wait away, and stop listening."""
-        if not self.closed:
-            self.closed = True
-            forking.unregister(self)
-            self.switchboard.close()
+        """Give everything back, send those who wait away, and stop listening.
+
+        Whoever closes it at the same time returns when that is done. Safe to repeat, also
+        after Ctrl-C.
+        """
+        self.closed = True
+        self.switchboard.close()
+        try:
             self.store.close()
+        finally:
+            if self.store.closed:  # until then a fork has to know of it
+                forking.unregister(self)
 
     def refuse_if_closed(self) -> None:
         """Raise if ``close`` was called."""
         if self.closed:
-            raise HeadwayError("this governor is closed; make a new one")
+            raise StoreClosed
 
 
 def close_all() -> None:

@@ -96,6 +96,9 @@ class Switchboard:
             decision = self.early.pop(ticket_id, None)
             if decision is None:
                 self._waiters[ticket_id] = waiter
+            if self._closed:  # perhaps just now, by a signal handler: nobody would come and tell
+                self._waiters.pop(ticket_id, None)
+                return Withdrawn(ticket_id)
             return decision
 
     def detach(self, ticket_id: str) -> None:
@@ -130,7 +133,7 @@ class Switchboard:
     def wait(self, waiter: ThreadWaiter, seconds: float | None) -> None:
         """Block this thread until its waiter has a decision or the time is over."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while waiter.decision is None:
+        while waiter.decision is None and not self._closed:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
@@ -271,11 +274,14 @@ class Switchboard:
             logging.getLogger("headway").warning("listening failed and goes on: %s", error)
 
     def close(self) -> None:
-        """Send those who wait away, and let the attendant go."""
-        self._closed = True
+        """Send those who wait away, and let the attendant go. Safe to repeat."""
         with self._mutex:
-            waiters, self._waiters = self._waiters, {}
-        for ticket_id, waiter in waiters.items():
-            waiter.wake(Withdrawn(ticket_id))
+            self._closed = True
+        while self._waiters:
+            with self._mutex:
+                ticket_id = next(iter(self._waiters), "")
+                waiter = self._waiters.pop(ticket_id, None)
+            if waiter is not None:
+                waiter.wake(Withdrawn(ticket_id))
         self._poke()
         self._store.interrupt()

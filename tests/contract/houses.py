@@ -120,7 +120,8 @@ class SqliteHouse:
         home.presence.forget()
         store._reader.close()
         home.database.let_go()
-        _close_the_rest(store)
+        home.live.close()
+        home.guard.close()
         return name
 
     def glance(self, store: Store) -> Census:
@@ -145,15 +146,6 @@ class SqliteHouse:
             except BaseException:
                 self.kill(store)  # the test has failed; let it leave no descriptors
                 raise
-            _close_the_rest(store)
-
-
-def _close_the_rest(store: SqliteStore) -> None:
-    try:
-        store._home.live.close()
-        store._home.guard.close()
-    except OSError:  # closed with the store
-        pass
 
 
 class EagerSqliteHouse(SqliteHouse):

@@ -327,8 +327,8 @@ class Jobs:
         return found
 
     def close(self) -> None:
-        """Give the board's connection back; it is opened again when needed."""
-        self.board.database.close()
+        """Give the board's connection back, for good."""
+        self.board.database.close(for_good=True)
 
     # -- inside -----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import time
 
 from headway import clocks, forking
 from headway.errors import HeadwayError, StoreUnavailable
+from headway.stores.base import StoreClosed
 from headway.stores.database import Damaged, translate
 from headway.stores.driver import sqlite3
 from headway.stores.guard import Guard
@@ -36,6 +37,7 @@ class JobsDatabase:
         self._guard: Guard | None = None
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
+        self._to_be_closed = self._closed = False
         # How often that was: once more when another file has taken the place of the first.
         self.opened = 0
         self._lock = owned_lock()
@@ -43,9 +45,7 @@ class JobsDatabase:
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do the work in one transaction that is on disk when this returns."""
-        self._move_in()
-        guard = self._guard
-        assert guard is not None
+        guard = self._move_in()
         try:
             guard.acquire(patient=True)
             with self._lock:
@@ -54,13 +54,15 @@ class JobsDatabase:
             raise self._meaning(error) from error
         finally:
             guard.release()
+            if self._to_be_closed:
+                self.close()
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at one consistent state; nobody has to wait for that."""
-        self._move_in()
+        guard = self._move_in()
         try:
             if not self._is_connected():
-                self._connect_inside()
+                self._connect_inside(guard)
             with self._lock:
                 connection = self._connected()
                 try:
@@ -70,27 +72,47 @@ class JobsDatabase:
                     _roll_back(connection)
         except sqlite3.Error as error:
             raise self._meaning(error) from error
+        finally:
+            if self._to_be_closed:
+                self.close()
 
     def exists(self) -> bool:
         """Whether anyone ever kept a job here."""
         return os.path.exists(self.path)
 
-    def close(self) -> None:
-        """Give the connection back."""
-        if self._connection is not None:
-            self._connection.close()
-        if self._guard is not None:
-            self._guard.close()
-        self._connection, self._guard = None, None
+    def close(self, *, for_good: bool = False) -> None:
+        """Give the connection back; unless for good, it is opened again when needed.
+
+        Whoever uses it now, this very thread or another, does that when it is done.
+        """
+        self._closed = self._closed or for_good
+        self._to_be_closed = True
+        guard = self._guard
+        if guard is None or guard.is_mine() or self._is_mine():
+            return
+        try:
+            if guard.come_to_rest(self._timeout_seconds):
+                with self._lock:
+                    if self._connection is not None:
+                        self._connection.close()
+                    self._connection = self._guard = None
+                    self._to_be_closed = False
+                    guard.close()
+        finally:
+            guard.go_on()
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _move_in(self) -> None:
-        if self._guard is not None:
-            return
-        os.makedirs(self._home, mode=0o700, exist_ok=True)
-        path = os.path.join(self._home, "jobs.lock")
-        self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
+    def _move_in(self) -> Guard:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed
+            if self._guard is None:
+                self._to_be_closed = False
+                os.makedirs(self._home, mode=0o700, exist_ok=True)
+                path = os.path.join(self._home, "jobs.lock")
+                self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
+            return self._guard
 
     def come_to_rest(self) -> bool:
         """Before a fork: let no other thread be inside; false if that takes long.
@@ -119,10 +141,8 @@ class JobsDatabase:
     def _is_connected(self) -> bool:
         return self._connection is not None and self._identity == _identity(self.path)
 
-    def _connect_inside(self) -> None:
+    def _connect_inside(self, guard: Guard) -> None:
         """Open the file while nobody else makes it; who stays inside keeps no reader out."""
-        guard = self._guard
-        assert guard is not None
         try:
             guard.acquire(patient=True)
             with self._lock:
@@ -135,6 +155,8 @@ class JobsDatabase:
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None and self._is_connected():
             return self._connection
+        if self._guard is None:
+            raise StoreClosed
         if self._connection is not None:  # its file was taken away under us
             _abandoned.append(self._connection)
             self._connection = None

@@ -7,6 +7,9 @@ woken by the store itself, after its commit.
 
 from __future__ import annotations
 
+from headway.errors import HeadwayError
+from headway.tickets import Revoked, Withdrawn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
@@ -121,12 +124,27 @@ if TYPE_CHECKING:
         def forget_after_fork(self) -> None:
             """In a forked child: be a new holder, and leave the parent's alone."""
 
+        @property
+        def closed(self) -> bool:
+            """Whether closing is done."""
+
         def close(self) -> None:
-            """Give back everything that this process holds or waits for."""
+            """Give back everything that this process holds or waits for, and tell it lost.
+
+            In the middle of an operation of this very thread (a signal handler) that is
+            left to the operation, on its way out. Safe to repeat.
+            """
 
 
 class WouldBlock(Exception):  # noqa: N818 - an answer between the store and the governor
     """The store is busy; ask again from a thread that may wait for it."""
+
+
+class StoreClosed(HeadwayError):  # noqa: N818 - to callers it is a HeadwayError
+    """``close`` was called; whatever this process held or waited for was given back."""
+
+    def __str__(self) -> str:
+        return "this governor is closed; make a new one"
 
 
 class Holder:
@@ -180,6 +198,16 @@ class Outlook:
 def new_holder_id(random_bytes: bytes) -> str:
     """A short name for a holder that no other one has: 30 random bits."""
     return "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in random_bytes[:6])
+
+
+def forsake(tickets: Iterable[Ticket]) -> None:
+    """Let those who hold or wait know that it is over, before anyone else is served."""
+    for ticket in list(tickets):
+        if ticket.is_decided and ticket.at is None:
+            ticket.verdict = Revoked(ticket.id, "its governor was closed")
+            ticket.ended = True
+        elif ticket.is_decided:
+            ticket.verdict = Withdrawn(ticket.id)
 
 
 def say_nothing(ticket: Ticket, holder: str) -> None:

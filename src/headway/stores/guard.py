@@ -16,7 +16,7 @@ import time
 
 from headway import background
 from headway.errors import StoreUnavailable
-from headway.stores.base import WouldBlock
+from headway.stores.base import StoreClosed, WouldBlock
 from headway.stores.locks import owned_lock, taken
 from headway.stores.processes import describe, lock_owners
 
@@ -64,6 +64,7 @@ class Guard:
     def acquire(self, *, patient: bool, eager: bool = False) -> None:
         """Go inside, or raise ``WouldBlock`` at once, or ``StoreUnavailable`` in time.
 
+        After ``close`` it is ``StoreClosed``.
         Always followed by ``release``, also when it raised: Ctrl-C may strike in between.
         """
         if not self._mutex.acquire(False):
@@ -72,6 +73,8 @@ class Guard:
             fcntl.flock(self._descriptor, _TRY)
         except BlockingIOError:
             self._wait_for_processes(patient=patient, eager=eager and patient)
+        except ValueError:  # it is -1
+            raise StoreClosed from None
         self._streak += 1
         self._page[_OWNER_PID] = self._pid
 
@@ -83,6 +86,8 @@ class Guard:
                 self._at_the_door = False
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            except ValueError:  # closed, and so unlocked
+                pass
             finally:
                 self._mutex.release()
 
@@ -125,6 +130,8 @@ class Guard:
         time.sleep(seconds)
         if not self._mutex.acquire(False):
             self._wait_for_threads(patient=True)
+        if self.closed:
+            raise StoreClosed
 
     def _had_our_share(self, now: float) -> bool:
         """Whether we were inside again and again, at most half a millisecond apart."""
@@ -169,7 +176,10 @@ class Guard:
     @property
     def generation(self) -> int:
         """The number of the newest database."""
-        return self._page[_GENERATION]
+        try:
+            return self._page[_GENERATION]
+        except ValueError:  # read without being inside, and the page was given back
+            raise StoreClosed from None
 
     def start_afresh(self) -> None:
         """Nobody else is alive: arrivals start over, and tokens pass those lost with power."""
@@ -185,17 +195,37 @@ class Guard:
         if self.is_mine():
             self._mutex.release()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the descriptors were given back."""
+        return self._descriptor < 0
+
     def close(self) -> None:
-        """Give the descriptors back."""
-        self._page.release()
-        os.close(self._descriptor)
-        self._doorman.dismiss()
+        """Leave for good: give the descriptors back and refuse whoever comes. Safe to repeat.
+
+        The caller is inside, or keeps the other threads out with ``come_to_rest``: the
+        number of a closed descriptor may be another file's in the next moment, and
+        whoever reads it here has the mutex.
+        """
+        if self._at_the_door:
+            self._doorman.leave()
+            self._at_the_door = False
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                self._page.release()
+                self._doorman.dismiss()
+            finally:
+                os.close(descriptor)
 
     def forget(self) -> None:
         """Close what is a parent's, without touching a lock that it may hold."""
-        self._page.release()
-        os.close(self._descriptor)
-        os.close(self._doorman.descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        self._at_the_door = False
+        if descriptor >= 0:
+            self._page.release()
+            os.close(descriptor)
+            os.close(self._doorman.descriptor)
 
 
 class Doorman:
@@ -237,6 +267,8 @@ class Doorman:
     def _work(self) -> None:
         while True:
             self._asked.acquire()
+            if not self._waiting:  # dismissed
+                return
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
             with self._mutex:
                 self._waiting = False
@@ -252,8 +284,11 @@ class Doorman:
         """Close the descriptor, or leave that to the thread if it still waits with it."""
         with self._mutex:
             self._dismissed = True
-            if not self._waiting:
-                os.close(self.descriptor)
+            if self._waiting:
+                return
+            os.close(self.descriptor)
+            if self._running:
+                self._asked.release()
 
 
 def _open(path: str) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 
 from headway.errors import StoreUnavailable
+from headway.stores.base import StoreClosed
 from headway.stores.database import Damaged, Database
 from headway.stores.driver import sqlite3
 from headway.stores.guard import Guard
@@ -51,7 +52,11 @@ class Home:
         self.database = Database(
             os.path.join(directory, "slots.db"), timeout_seconds=timeout_seconds
         )
+        # Whoever uses one of them holds on to it: another thread may leave the home.
+        self._live: Live | None = None
         self._presence: Presence | None = None
+        # What whoever is inside now has to do when it has left.
+        self.afterwards: Callable[[], None] | None = None
         # Who this process is here, once it has appeared.
         self.holder_id = ""
         # Whether everyone alive has said in this database what they hold.
@@ -66,14 +71,21 @@ class Home:
             self.guard = Guard(
                 os.path.join(self.directory, "slots.lock"), timeout_seconds=self._timeout_seconds
             )
-            self.live = Live(os.path.join(self.directory, "live"))
+            self._live = Live(os.path.join(self.directory, "live"))
         except OSError as error:
             raise self._unusable(error) from error
 
     @property
     def presence(self) -> Presence:
-        assert self._presence is not None
+        if self._presence is None:
+            raise StoreClosed
         return self._presence
+
+    @property
+    def live(self) -> Live:
+        if self._live is None:
+            raise StoreClosed
+        return self._live
 
     def operate(
         self, work: Callable[..., T], *args: object, patient: bool = True, eager: bool = False
@@ -103,6 +115,13 @@ class Home:
             except BaseException:  # Ctrl-C, on the way into it
                 guard.release()
                 raise
+            if self.afterwards is not None:
+                self._do_afterwards()
+
+    def _do_afterwards(self) -> None:
+        work, self.afterwards = self.afterwards, None
+        if work is not None:  # another thread may have come out at the same time
+            work()
 
     def refuse_reentry(self) -> NoReturn:
         """This very thread is inside: what it has begun must not be mixed with something else."""
@@ -244,8 +263,10 @@ class Home:
         if self._presence is not None:
             self._presence.forget()
             self._presence, self.holder_id = None, ""
-        self.live.close()
+        if self._live is not None:
+            self._live.close()
         self.guard.forget()
+        self.afterwards = None
         self._move_in()
 
     def come_to_rest(self, seconds: float) -> bool:
@@ -261,18 +282,40 @@ class Home:
         self.database.let_go()
         return True
 
-    def leave(self) -> None:
-        """Disappear from the home; the caller has given everything back."""
+    def leave(self, farewell: Callable[[Connection], None], *, again: Callable[[], None]) -> None:
+        """Disappear from the home after one last operation; whoever comes later is refused.
+
+        If that fails, others will find this holder gone and give back for it. If another
+        thread of ours is inside and stays there, it does ``again`` on its way out.
+        """
         try:
-            self.guard.acquire(patient=True)
-            self.database.let_go()
+            if self.holder_id:
+                self.operate(self._say, farewell)
+        except StoreClosed:
+            pass  # somebody else did it
         finally:
-            self.guard.release()
-            self.database.forget()
-            if self._presence is not None:
-                self._presence.leave()
-                self._presence, self.holder_id = None, ""
-            self.live.close()
+            self.afterwards = again  # before the look whether anyone is inside
+            if self.guard.come_to_rest(0):
+                try:
+                    self.afterwards = None
+                    self._disappear()
+                finally:
+                    self.guard.release()
+
+    def _say(self, connection: Connection, farewell: Callable[[Connection], None]) -> None:
+        farewell(connection)
+        self.database.let_go()
+        self._disappear()
+
+    def _disappear(self) -> None:
+        """Nobody of ours is inside, nor comes in any more. Safe to repeat."""
+        self.database.forget()
+        presence, self._presence, self.holder_id = self._presence, None, ""
+        self._live = None
+        try:
+            if presence is not None:
+                presence.leave()
+        finally:
             self.guard.close()
 
 

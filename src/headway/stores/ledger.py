@@ -64,17 +64,21 @@ class Ledger:
 
     def reclaim(self, book: SqlBook, holders: Iterable[str]) -> None:
         """Give back what those of the holders left who are dead."""
-        admission = self.admission(book)
         for holder in holders:
             if holder == self._home.holder_id or self._home.live.is_alive(holder):
                 continue
-            freed = book.drop_plain_waiting(holder)
-            book.buried[holder] = tickets = book.tickets_of(holder)
+            book.buried[holder] = tickets = self.end_all_of(book, holder)
             if tickets:
                 self._home.live.mark_reclaimed(holder)
-            admission.end_all(tickets, freed=freed)
-            if book.expect_no_more(holder):
-                admission.serve(book.all_keys())
+
+    def end_all_of(self, book: SqlBook, holder: str) -> list[Ticket]:
+        """Take everything of a holder's off the book; what was more than a place in line."""
+        admission, freed = self.admission(book), book.drop_plain_waiting(holder)
+        tickets = book.tickets_of(holder)
+        admission.end_all(tickets, freed=freed)
+        if book.expect_no_more(holder):
+            admission.serve(book.all_keys())
+        return tickets
 
 
 def roll_back(connection: Connection) -> None:

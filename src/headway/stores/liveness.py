@@ -13,6 +13,7 @@ import fcntl
 import os
 import select
 import sys
+from _weakref import ref
 
 from headway import background
 from headway.stores import locks
@@ -34,7 +35,14 @@ _MAYBE_FULL = 4
 
 
 class Live:
-    """The directory of those who are alive."""
+    """The directory of those who are alive.
+
+    It is closed when nobody uses it any more, not when its home is left: another thread
+    may be in the middle of a look, and a closed descriptor's number is another file's in
+    the next moment.
+    """
+
+    _descriptor = -1
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -50,7 +58,7 @@ class Live:
     def is_alive(self, holder: str) -> bool:
         """Whether the kernel still keeps the holder's lock."""
         try:
-            descriptor = self._open(holder)
+            descriptor = self.open_lock(holder)
         except FileNotFoundError:
             return False
         try:
@@ -61,7 +69,7 @@ class Live:
     def is_busy(self, holder: str) -> bool:
         """Whether the holder may have tickets."""
         try:
-            descriptor = self._open(holder)
+            descriptor = self.open_lock(holder)
         except FileNotFoundError:
             return False
         try:
@@ -122,7 +130,11 @@ class Live:
 
     def wait_for_end(self, holder: str) -> None:
         """Block until the holder is gone."""
-        locks.wait_until_free(holder + _LOCK, dir_fd=self._descriptor)
+        try:
+            descriptor = self.open_lock(holder)
+        except FileNotFoundError:
+            return
+        locks.wait_and_close(descriptor)
 
     def open_process(self, holder: str) -> int | None:
         """A descriptor that becomes readable when the holder's process ends, if there can be one.
@@ -139,12 +151,13 @@ class Live:
         except OSError:
             return None
 
-    def _open(self, holder: str) -> int:
+    def open_lock(self, holder: str) -> int:
+        """A descriptor to test a holder's lock with, or to wait for it."""
         return os.open(holder + _LOCK, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
 
     def _card(self, holder: str) -> tuple[int, int, str, str]:
         try:
-            descriptor = self._open(holder)
+            descriptor = self.open_lock(holder)
         except FileNotFoundError:
             return 0, 0, "", "(gone)"
         try:
@@ -157,7 +170,12 @@ class Live:
             return 0, 0, "", "(unknown)"
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Safe to repeat."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
 
 
 def _write_card(descriptor: int, mark: str) -> None:
@@ -167,16 +185,21 @@ def _write_card(descriptor: int, mark: str) -> None:
 
 
 class Presence:
-    """This process among the living: its lock, its socket, and those it watches."""
+    """This process among the living: its lock, its socket, and those it watches.
+
+    As the directory, it is closed when nobody uses it any more.
+    """
+
+    lock = -1
 
     def __init__(self, live: Live) -> None:
         """Appear; the caller is under the guard."""
         self._live = live
         self.id = new_holder_id(os.urandom(6))
-        self.lock = live.open_locked(self.id)
         self.is_busy = False
         self._watched: dict[str, int | None] = {}
         self._holder_of: dict[int, str] = {}
+        lock = live.open_locked(self.id)
         try:
             self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
             self._socket.setblocking(False)
@@ -184,14 +207,15 @@ class Presence:
             self._epoll = select.epoll() if _HAS_EPOLL else None
             # For who sleeps until there is a message, and is deaf while another receives.
             self._ear = select.epoll() if _HAS_EPOLL else None
-        except OSError:
+            if self._epoll is not None and self._ear is not None:
+                self._epoll.register(self._socket, select.EPOLLIN)
+                self._ear.register(self._socket, select.EPOLLIN)
+        except BaseException:
             # A lock of nobody would look like a holder that never answers.
-            os.close(self.lock)
+            os.close(lock)
             live.remove(self.id)
             raise
-        if self._epoll is not None and self._ear is not None:
-            self._epoll.register(self._socket, select.EPOLLIN)
-            self._ear.register(self._socket, select.EPOLLIN)
+        self.lock = lock
 
     def _bind(self) -> None:
         try:
@@ -270,17 +294,16 @@ class Presence:
             if process is not None:
                 os.close(process)
             return False
+        if process is not None and self._epoll is not None:
+            # Before others know of it: they may close it.
+            self._holder_of[process] = holder
+            self._epoll.register(process, select.EPOLLIN)
         if self._watched.setdefault(holder, process) != process:
             # Another thread was faster. Two descriptors for one holder: the second would
             # stay, and report the end of its process for ever.
-            if process is not None:
-                os.close(process)
-            return True
-        if process is not None and self._epoll is not None:
-            self._holder_of[process] = holder
-            self._epoll.register(process, select.EPOLLIN)
-        else:
-            background.start(self._watch_lock, holder)
+            self._drop(process)
+        elif process is None:
+            background.start(_watch_lock, ref(self), holder)
         return True
 
     def watch_by_lock(self, holders: Iterable[str]) -> None:
@@ -293,31 +316,28 @@ class Presence:
             if self._watched.get(holder) is not None:
                 self.unwatch(holder)
                 self._watched[holder] = None
-                background.start(self._watch_lock, holder)
+                background.start(_watch_lock, ref(self), holder)
 
-    def _watch_lock(self, holder: str) -> None:
-        """Where a process cannot be watched, its lock can: a thread sleeps on it."""
-        try:
-            self._live.wait_for_end(holder)
-            self.send(self.id, f"e {holder}")
-        except OSError:  # closed meanwhile
-            return
+    def open_lock(self, holder: str) -> int:
+        """To wait for another holder's lock."""
+        return self._live.open_lock(holder)
 
     def unwatch(self, holder: str) -> None:
         """Stop watching someone who is gone."""
-        process = self._watched.pop(holder, None)
+        self._drop(self._watched.pop(holder, None))
+
+    def _drop(self, process: int | None) -> None:
         if process is not None and self._epoll is not None:
             self._holder_of.pop(process, None)
             self._epoll.unregister(process)
             os.close(process)
 
     def leave(self) -> None:
-        """Disappear."""
+        """Disappear; the rest goes when the last thread that uses it has noticed."""
         self._live.remove(self.id)
-        self.forget()
 
     def forget(self) -> None:
-        """Close everything; what a parent holds after a fork stays held."""
+        """Close everything; what a parent holds after a fork stays held. Safe to repeat."""
         for process in self._watched.values():
             if process is not None:
                 os.close(process)
@@ -326,4 +346,29 @@ class Presence:
             if epoll is not None:
                 epoll.close()
         self._socket.close()
-        os.close(self.lock)
+        lock, self.lock = self.lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def __del__(self) -> None:
+        if self.lock >= 0:  # otherwise closed, or never quite there
+            self.forget()
+
+
+def _watch_lock(watcher: ref[Presence], holder: str) -> None:
+    """Where a process cannot be watched, its lock can: a thread sleeps on it.
+
+    Meanwhile it holds on to nothing else, so that its own presence may end first.
+    """
+    presence = watcher()
+    if presence is None:
+        return
+    try:
+        descriptor = presence.open_lock(holder)
+        del presence
+        locks.wait_and_close(descriptor)
+    except OSError:
+        pass  # no file, or no such locks here
+    presence = watcher()
+    if presence is not None:
+        presence.send(presence.id, f"e {holder}")

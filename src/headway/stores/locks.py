@@ -44,12 +44,17 @@ def taken(descriptor: int, kind: int) -> bool:
     return True
 
 
-def wait_until_free(path: str, *, dir_fd: int | None = None) -> None:
+def wait_until_free(path: str) -> None:
     """Block as long as somebody has the file locked for itself."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    wait_and_close(descriptor)
+
+
+def wait_and_close(descriptor: int) -> None:
+    """Block as long as somebody has this open file locked for itself, and close it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     finally:

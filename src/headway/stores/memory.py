@@ -15,7 +15,7 @@ from headway.errors import StoreUnavailable
 from headway.lean import deque
 from headway.limits import Terms
 from headway.stores.admission import Admission, changed_keys
-from headway.stores.base import Census, Holder, Outlook, new_holder_id, say_nothing
+from headway.stores.base import Census, Holder, Outlook, forsake, new_holder_id, say_nothing
 from headway.stores.book import KeyState
 from headway.stores.locks import owned_lock
 from headway.stores.memorybook import MemoryBook
@@ -60,7 +60,8 @@ class MemoryStore:
         self._lock = owned_lock()
         self._count = self._arrival = self._version = 0
         self._book = MemoryBook(terms, self.news)
-        self._left_over: deque[tuple[Ticket, float]] = deque()
+        self._left_over: deque[Callable[[], object]] = deque()
+        self.closed = False
         self._admission = Admission(self._book, max_waiting=self._max_waiting)
 
     def introduce(self) -> None:
@@ -118,7 +119,7 @@ class MemoryStore:
         if self._lock._is_owned():  # noqa: SLF001
             # A collected generator or a signal handler gives back while this very
             # thread is inside an operation: that operation will do it on its way out.
-            self._left_over.append((ticket, held_seconds))
+            self._left_over.append(lambda: self.release(ticket, held_seconds))
             return True
         with self._lock:
             book = self._book
@@ -138,7 +139,7 @@ class MemoryStore:
 
     def _do_left_over(self) -> None:
         while self._left_over:
-            self.release(*self._left_over.popleft())
+            self._left_over.popleft()()
 
     def _release(self, ticket: Ticket) -> bool:
         if ticket.id in self._book.leases:
@@ -267,7 +268,17 @@ class MemoryStore:
         self._start(self._book.terms)
 
     def close(self) -> None:
-        """Nothing outlives the governor."""
+        """Nobody can see it any more; who holds something has to know."""
+        if self._lock._is_owned():  # noqa: SLF001
+            self._left_over.append(self.close)
+            return
+        self._locked(self._give_everything_back)
+        self.closed = True
+
+    def _give_everything_back(self) -> None:
+        tickets = [*self._book.waiting.values(), *self._book.leases.values()]
+        forsake(tickets)
+        self._admission.end_all(tickets)
 
     # -- inside -------------------------------------------------------------------
 

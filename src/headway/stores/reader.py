@@ -6,7 +6,7 @@ long the look takes.
 
 from __future__ import annotations
 
-from headway.stores.base import Census, Outlook
+from headway.stores.base import Census, Outlook, StoreClosed
 from headway.stores.book import KeyState
 from headway.stores.database import Damaged
 from headway.stores.driver import sqlite3
@@ -58,6 +58,9 @@ class Reader:
         if database is not None:
             database.forget()
         self._mutex = owned_lock()
+        self._closed = False
+        # What this thread has to do when its present look is over.
+        self.afterwards: Callable[[], None] | None = None
         self._openings = 0
         self._database = self._home.database.twin()
 
@@ -205,15 +208,26 @@ class Reader:
     def _read(self, read: Callable[[Look], T]) -> T:
         if self.is_mine():
             return self._look_aside(read)
-        with self._mutex:
-            try:
-                return self._look(read)
-            except sqlite3.Error as error:
-                meaning = self._database.translate(error)
-                if not isinstance(meaning, Damaged):
-                    raise meaning from error
-                self._home.replace(meaning)
+        try:
+            with self._mutex:
+                return self._look_twice(read)
+        finally:
+            work, self.afterwards = self.afterwards, None
+            if work is not None:
+                work()
+
+    def _look_twice(self, read: Callable[[Look], T]) -> T:
+        """Look, and look again in a new database if this one is damaged."""
+        if self._closed:
+            raise StoreClosed
+        try:
             return self._look(read)
+        except sqlite3.Error as error:
+            meaning = self._database.translate(error)
+            if not isinstance(meaning, Damaged):
+                raise meaning from error
+            self._home.replace(meaning)
+        return self._look(read)
 
     def _look_aside(self, read: Callable[[Look], T]) -> T:
         """Look from inside a look: a signal handler, or a lease that was collected."""
@@ -257,7 +271,9 @@ class Reader:
         return self._mutex._is_owned()  # noqa: SLF001 - the one way to know for sure
 
     def close(self) -> None:
+        """Let no one look any more; waits for who looks now."""
         with self._mutex:
+            self._closed = True
             self._database.let_go()
 
 

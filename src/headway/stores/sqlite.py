@@ -12,7 +12,8 @@ import time
 
 from headway import clocks
 from headway.lean import deque
-from headway.stores.base import WouldBlock, say_nothing
+from headway.stores.base import StoreClosed, WouldBlock, say_nothing
+from headway.stores.closing import Closing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
 from headway.stores.reader import Reader
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_REST_SECONDS = 1.0
+_REST = 1.0
 _TAKEN_FOR_DEAD = "its process has lost its lock file and was taken for dead"
 
 
@@ -73,6 +74,7 @@ class SqliteStore:
         self._terms = TermsInForce(self._home, self._ledger, self._reader)
         self._recovery = Recovery(self._home, self._ledger, self._terms, self._own)
         self._home.tenant = self._recovery
+        self._closing = Closing(self._home, self._reader, self._ledger, self._wakeups, self._own)
 
     @property
     def lifeline(self) -> int | None:
@@ -154,9 +156,12 @@ class SqliteStore:
             return True
         if ticket.id not in self._own:
             return False
-        was_lease = self._home.operate(
-            self._release, ticket, held_seconds, patient=patient, eager=True
-        )
+        try:
+            was_lease = self._home.operate(
+                self._release, ticket, held_seconds, patient=patient, eager=True
+            )
+        except StoreClosed:  # given back with everything else
+            return False
         if self._wakeups.something_to_tell:
             self.wrap_up()
         return was_lease
@@ -357,9 +362,7 @@ class SqliteStore:
             return False
         at_rest = False
         try:
-            at_rest = self._reader.come_to_rest(_REST_SECONDS) and self._home.come_to_rest(
-                _REST_SECONDS
-            )
+            at_rest = self._reader.come_to_rest(_REST) and self._home.come_to_rest(_REST)
         finally:
             if not at_rest:
                 self.go_on()
@@ -377,15 +380,12 @@ class SqliteStore:
         self._home.forget_after_fork()
         self._wakeups.forget_after_fork()
 
+    @property
+    def closed(self) -> bool:
+        return self._closing.done
+
     def close(self) -> None:
-        try:
-            if self._home.holder_id:
-                for ticket in list(self._own.values()):
-                    self.release(ticket, 0.0)
-        finally:
-            # If that failed, others will find this holder gone and give back for it.
-            self._reader.close()
-            self._home.leave()
+        self._closing.close()
 
     # -- inside -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ message finds out by a look at it, a quarter of a second later at most.
 from __future__ import annotations
 
 from headway.lean import deque
+from headway.stores.base import StoreClosed
 from headway.tickets import Granted
 
 TYPE_CHECKING = False
@@ -131,6 +132,12 @@ class Wakeups:
 
     def send(self) -> list[tuple[Ticket, float]]:
         """Wake those who were told something; answers what was put off until now."""
+        try:
+            return self._send()
+        except StoreClosed:
+            return []  # all that was done on leaving
+
+    def _send(self) -> list[tuple[Ticket, float]]:
         gone = []
         for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
@@ -142,6 +149,13 @@ class Wakeups:
         if gone:
             self._office.reclaim(gone)
         return list(_drain(self.left_over))
+
+    def send_last(self) -> None:
+        """Before this process leaves, under the guard: nobody sends for it afterwards."""
+        presence = self._home.presence
+        for holder, message in _drain(self._outbox):
+            if holder != presence.id:
+                presence.send(holder, message)
 
     # -- receiving --------------------------------------------------------------------------
 
@@ -221,7 +235,11 @@ class Wakeups:
 
     def interrupt(self) -> None:
         """Make ``listen`` return early, in another thread."""
-        self._home.presence.send(self._home.presence.id, "i")
+        try:
+            presence = self._home.presence
+        except StoreClosed:
+            return  # it has returned, or is about to
+        presence.send(presence.id, "i")
 
 
 def _drain(queue: deque[T]) -> Iterator[T]:
