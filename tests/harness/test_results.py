@@ -184,6 +184,17 @@ def test_an_answer_that_hit_its_longest_is_truncated(
     assert (result.status, result.text) == ("truncated", "and so on")
 
 
+@pytest.mark.parametrize("reason", ["unknown", "other", "error", "content-filter", "", None])
+def test_a_step_that_ends_for_another_reason_is_not_the_end(
+    stage: Stage, reason: str | None
+) -> None:
+    """Opencode says "unknown" when its stream was cut."""
+    end = {"type": "step_finish", "part": {"reason": reason}}
+    script = printed(*begun("opencode"), *said("opencode", "one two"), end)
+
+    assert ran(stage, "opencode", script).status == "truncated"
+
+
 def test_a_step_after_the_end_means_that_it_was_not(stage: Stage) -> None:
     """Opencode repeats a step whose stream was cut."""
     again = [*begun("opencode"), *said("opencode", "once")]
