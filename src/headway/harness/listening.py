@@ -65,6 +65,7 @@ class PlainText:
 
     def __init__(self, story: Story) -> None:
         self._story = story
+        story.is_plain = True
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def hear(self, output: bytes) -> None:

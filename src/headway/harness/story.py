@@ -38,6 +38,8 @@ class Story:
         self.tool_calls: list[ToolCall] = []
         # How the program itself says that it ended: nothing yet, or complete, or with an error.
         self.is_complete = False
+        # Whether it has no events of its own: then only its exit code tells.
+        self.is_plain = False
         self.error: str | None = None
         self.is_cut = False
         self.has_begun = False
