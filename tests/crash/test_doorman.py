@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import fcntl
 import os
@@ -162,6 +163,24 @@ def test_after_ctrl_c_nobody_enters_beside_another(path: str) -> None:
         other.release()
         enter(guard)
     guard.close()
+    other.close()
+
+
+def test_the_thread_ends_with_its_guard(path: str) -> None:
+    """It does not wait for ever to be asked again."""
+    guard, other = Guard(path, timeout_seconds=0.1), Guard(path, timeout_seconds=5)
+    before = _thread._count()
+    other.acquire(patient=True)
+    with pytest.raises(StoreUnavailable):
+        enter(guard)
+    other.release()
+    come_to_an_end(guard._doorman)
+    assert _thread._count() == before + 1
+
+    guard.close()
+
+    while _thread._count() > before:  # until the test is out of time
+        time.sleep(0.001)
     other.close()
 
 

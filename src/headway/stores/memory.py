@@ -60,7 +60,7 @@ class MemoryStore:
         self._lock = owned_lock()
         self._count = self._arrival = self._version = 0
         self._book = MemoryBook(terms, self.news)
-        self._left_over: deque[Callable[[], object]] = deque()
+        self._left_over: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self.closed = False
         self._admission = Admission(self._book, max_waiting=self._max_waiting)
 
@@ -119,7 +119,7 @@ class MemoryStore:
         if self._lock._is_owned():  # noqa: SLF001
             # A collected generator or a signal handler gives back while this very
             # thread is inside an operation: that operation will do it on its way out.
-            self._left_over.append(lambda: self.release(ticket, held_seconds))
+            self._left_over.append((self.release, (ticket, held_seconds)))
             return True
         with self._lock:
             book = self._book
@@ -139,7 +139,8 @@ class MemoryStore:
 
     def _do_left_over(self) -> None:
         while self._left_over:
-            self._left_over.popleft()()
+            work, args = self._left_over.popleft()
+            work(*args)
 
     def _release(self, ticket: Ticket) -> bool:
         if ticket.id in self._book.leases:
@@ -270,7 +271,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nobody can see it any more; who holds something has to know."""
         if self._lock._is_owned():  # noqa: SLF001
-            self._left_over.append(self.close)
+            self._left_over.append((self.close, ()))
             return
         self._locked(self._give_everything_back)
         self.closed = True
