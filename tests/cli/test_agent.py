@@ -203,6 +203,19 @@ def test_it_counts_in_the_home(shell: Shell, claude: Claude) -> None:
     assert shell.status()["leases"] == []
 
 
+def test_commands_that_hand_on_to_an_agent_count_on_it(shell: Shell, claude: Claude) -> None:
+    """So that they wait at its limit, and hold no slot that others could use."""
+    shell.run("limits", "set", "agent/claude", "1")
+    claude.prints("init", "end")
+    for words in ("submit", "--no-start"), ("submit", "--no-start", "--on", "agent/mine"):
+        shell.run(*words, "--", PROGRAM, "agent", "claude", "do it")
+    done = shell.run("run", "--", PROGRAM, "agent", "claude", "-m", "opus", "do it")
+
+    jobs = json.loads(shell.run("jobs", "--json").stdout)
+    assert [job["keys"] for job in jobs] == [["agent/claude"], ["agent/mine"]]
+    assert (done.returncode, done.stdout) == (0, "all done\nreally\n")
+
+
 def test_killing_it_ends_the_agent_and_then_frees_the_slot(shell: Shell, claude: Claude) -> None:
     """With -9, while a tool runs in a session of its own."""
     claude.prints("init", then="setsid sh -c 'echo $$ > tool; exec sleep 600' & wait")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway import programs
 from headway.cli import (
     CANCELLED,
     NO_SLOT,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., object])
 
-PROGRAMS = ("opencode", "claude", "codex", "gemini")
 _CODES = {"timed_out": TIMED_OUT, "cancelled": CANCELLED, "refused": NO_SLOT}
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -52,7 +52,7 @@ def _number_or_text(_: click.Context, __: click.Parameter, value: str | None) ->
 
 
 @click.command("agent", context_settings={"ignore_unknown_options": False})
-@click.argument("program", type=click.Choice(PROGRAMS))
+@click.argument("program", type=click.Choice(programs.AGENTS))
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]...")
 @click.option("-m", "--model", metavar="NAME", help="The model, as the program calls it.")
