@@ -37,12 +37,12 @@ shapes are in [json.md](json.md), the settings in [settings.md](settings.md).
 | 70 | Headway refused, or has a fault |
 | 75 | no slot is free now; or `run` would wait for the command that it runs inside of |
 | 78 | a setting is wrong |
-| 124 | the time in the queue ran out |
-| 125 | cancelled while waiting |
-| 126, 127 | `run`: the command is not executable, or not there |
-| 128+n | `run`: the command was ended by signal n; 130: Ctrl-C |
+| 124 | the time in the queue ran out; `agent`: or a watchdog's clock |
+| 125 | cancelled while waiting; `agent`: or its slot was taken back |
+| 126, 127 | `run`, `agent`: the command is not executable, or not there |
+| 128+n | `run`: the command was ended by signal n; `agent`: signal n ended it; 130: Ctrl-C |
 
-`headway run` ends with its command's own code.
+`headway run` ends with its command's own code; `headway agent` with its program's if that failed, and never with 0 then.
 """
 
 

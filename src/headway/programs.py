@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # As a shell answers.
 DENIED, NOT_FOUND = 126, 127
+# The agents that `headway agent` runs.
+AGENTS = ("opencode", "claude", "codex", "gemini")
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ, directory: str = "") -> str:
@@ -33,6 +35,14 @@ def find(name: str, environ: Mapping[str, str] = os.environ, directory: str = ""
     if denied is not None:
         raise NotStartable(f"{denied}: is not a program that may be executed", DENIED)
     raise NotStartable(f"{name}: no such program", NOT_FOUND)
+
+
+def worker(words: Sequence[str]) -> str:
+    """The name of what does a command's work: `headway agent claude …` is one of claude's."""
+    name = os.path.basename(words[0])
+    if name == "headway" and "agent" in words[1:2]:
+        return next((word for word in words[2:] if word in AGENTS), name)
+    return name
 
 
 def start(program: str, words: Sequence[str], environ: Mapping[str, str], **options: Any) -> int:

@@ -43,6 +43,13 @@ _EVENTS = {
         },
     },
     "text": {"type": "assistant", "message": {"content": [{"type": "text", "text": "well"}]}},
+    "retry": {
+        "type": "system",
+        "subtype": "api_retry",
+        "error": "rate_limit",
+        "error_status": 429,
+        "retry_delay_ms": 2000,
+    },
     "end": {
         "type": "result",
         "subtype": "success",
@@ -97,6 +104,18 @@ def test_the_answer_is_on_stdout_and_the_rest_on_stderr(shell: Shell, claude: Cl
         finished,
     )
     assert claude.prompt() == "do it"
+
+
+def test_what_it_says_on_its_way_is_told_once(shell: Shell, claude: Claude) -> None:
+    """Between its calls in a line; a rest that is no answer is printed as such, and only there."""
+    claude.prints("init", "text", "text", "retry", "call", "text", then="exit 1")
+    done = shell.run("agent", "claude", "do it")
+
+    assert (done.returncode, done.stdout) == (1, "well\n")
+    _, said, retry, call, finished = done.stderr.splitlines()
+    assert (said, call) == ("  · well well", "  → Bash ls")
+    assert retry == "  ↻ tries again in 2 s: 429, rate_limit"
+    assert "truncated after" in finished
 
 
 def test_quiet_means_the_answer_alone(shell: Shell, claude: Claude) -> None:
@@ -194,13 +213,65 @@ def test_it_counts_in_the_home(shell: Shell, claude: Claude) -> None:
     assert (lease["task"], lease["keys"]) == ("one", ["agent/claude"])
     refused = shell.run("agent", "claude", "me too", "--no-wait")
     assert refused.returncode == 75
-    assert "refused after under 1 s: no slot free on agent/claude" in refused.stderr
+    assert "refused: no slot free on agent/claude" in refused.stderr
     waited = shell.run("agent", "claude", "me too", "--timeout", "150ms")
     assert waited.returncode == 124
     assert "waiting for agent/claude, which is full: place 1" in waited.stderr
     first.send_signal(signal.SIGTERM)
-    assert first.wait() == 125
+    assert first.wait() == 128 + signal.SIGTERM
     assert shell.status()["leases"] == []
+
+
+def test_signals_while_it_waits_end_the_wait(shell: Shell, claude: Claude) -> None:
+    """With the code that a shell would give, and the time that was waited."""
+    shell.run("pause", "agent")
+    claude.does("touch started")
+    agent = shell.start("agent", "claude", "do it")
+    until(lambda: shell.status()["waiting"], "the ticket")
+    agent.send_signal(signal.SIGINT)
+    _, errors = agent.communicate()
+
+    assert agent.returncode == 128 + signal.SIGINT
+    last = errors.splitlines()[-1]
+    assert re.fullmatch(r"headway: cancelled after (under )?\d+ s in the queue: by SIGINT", last)
+    assert not (shell.directory / "started").exists()
+
+
+def test_whoever_asks_twice_is_told_how_long_it_takes(shell: Shell, claude: Claude) -> None:
+    """An agent that will not end has its grace period."""
+    claude.prints("init", then="trap '' TERM; echo up > up; while :; do sleep 0.1; done")
+    agent = shell.start("agent", "claude", "do it")
+    until((shell.directory / "up").exists, "the agent")
+    agent.send_signal(signal.SIGINT)
+    agent.send_signal(signal.SIGTERM)
+    _, errors = agent.communicate()
+
+    assert agent.returncode in {128 + signal.SIGINT, 128 + signal.SIGTERM}
+    assert "headway: it is being ended, which takes 5 s at most" in errors
+
+
+def test_a_prompt_from_a_closed_stdin_is_refused(shell: Shell) -> None:
+    """In a line."""
+    command = f'exec "{PROGRAM}" agent claude - <&-'
+    done = subprocess.run(
+        ["sh", "-c", command], env=shell.environ, text=True, capture_output=True, check=False
+    )
+
+    assert done.returncode == 64
+    assert done.stderr == "headway: there is no standard input to read the prompt from\n"
+
+
+def test_commands_that_hand_on_to_an_agent_count_on_it(shell: Shell, claude: Claude) -> None:
+    """So that they wait at its limit, and hold no slot that others could use."""
+    shell.run("limits", "set", "agent/claude", "1")
+    claude.prints("init", "end")
+    for words in ("submit", "--no-start"), ("submit", "--no-start", "--on", "agent/mine"):
+        shell.run(*words, "--", PROGRAM, "agent", "claude", "do it")
+    done = shell.run("run", "--", PROGRAM, "agent", "claude", "-m", "opus", "do it")
+
+    jobs = json.loads(shell.run("jobs", "--json").stdout)
+    assert [job["keys"] for job in jobs] == [["agent/claude"], ["agent/mine"]]
+    assert (done.returncode, done.stdout) == (0, "all done\nreally\n")
 
 
 def test_killing_it_ends_the_agent_and_then_frees_the_slot(shell: Shell, claude: Claude) -> None:

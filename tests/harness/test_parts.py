@@ -86,7 +86,7 @@ def test_records_of_any_kind() -> None:
 
 def test_the_text_is_what_was_said_last() -> None:
     """After the last tool; or before it, if nothing came after."""
-    one, _ = story()
+    one, told = story()
     one.says("First.")
     one.says("Second.")
     assert one.text == "First.\n\nSecond."
@@ -97,6 +97,9 @@ def test_the_text_is_what_was_said_last() -> None:
     one.says("Whole.")
     one.says("And", is_piece=True)
     assert one.text == "Pieces.\n\nWhole.\n\nAnd"
+    texts = [event.text for event in told if isinstance(event, events.Text)]
+    assert "".join(texts[:2]) == "First.\n\nSecond."
+    assert "".join(texts[2:]) == one.text
     one.completes("The answer.")
     assert one.text == "The answer."
 

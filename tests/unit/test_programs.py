@@ -36,3 +36,21 @@ def test_what_the_system_refuses_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(FileNotFoundError):
         programs.start(script, [script], {})
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["/opt/bin/opencode", "run", "x"], "opencode"),
+        (["/opt/bin/headway", "agent", "claude", "x"], "claude"),
+        (["headway", "agent", "-m", "opus", "codex", "x"], "codex"),
+        (["headway", "agent", "--help"], "headway"),
+        (["headway", "status"], "headway"),
+        (["headway"], "headway"),
+        (["agent", "claude"], "agent"),
+    ],
+)
+def test_a_command_is_known_by_what_does_its_work(words: list[str], name: str) -> None:
+    """One that only hands it on is looked through."""
+    assert programs.worker(words) == name
+    assert programs.worker(tuple(words)) == name

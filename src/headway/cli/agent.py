@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway import programs
 from headway.cli import (
     CANCELLED,
     NO_SLOT,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., object])
 
-PROGRAMS = ("opencode", "claude", "codex", "gemini")
 _CODES = {"timed_out": TIMED_OUT, "cancelled": CANCELLED, "refused": NO_SLOT}
+_BY_SIGNAL = 128
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,7 +53,7 @@ def _number_or_text(_: click.Context, __: click.Parameter, value: str | None) ->
 
 
 @click.command("agent", context_settings={"ignore_unknown_options": False})
-@click.argument("program", type=click.Choice(PROGRAMS))
+@click.argument("program", type=click.Choice(programs.AGENTS))
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]...")
 @click.option("-m", "--model", metavar="NAME", help="The model, as the program calls it.")
@@ -126,21 +127,26 @@ def command(
     Exit codes:
       0 success          1 or the program's own: failed or truncated
       75 no slot now   124 no slot in time, or ended by a watchdog's clock
-      125 cancelled    126, 127 cannot be started
+      125 cancelled    126, 127 cannot be started     128+n ended by signal n
     """
     sys.argv[0] = "headway"  # what others see as the holder's command
     if prompt == "-":
+        if sys.stdin is None:
+            raise Failure("there is no standard input to read the prompt from", USAGE)
         prompt = sys.stdin.read()
     with opening.governor() as governor:
         harness = _harness(program, governor, model, arguments, auto_approve=auto_approve)
         listener = _listener(as_json=as_json, quiet=quiet)
+        ending = _Ending()
         try:
-            result = asyncio.run(_execute(harness, prompt, listener, wait=not no_wait, **options))
+            result = asyncio.run(
+                _execute(harness, prompt, listener, ending, wait=not no_wait, **options)
+            )
         except ConfigError as error:
             raise Failure(f"{error}\n  see: headway agent --help", USAGE) from None
     if not as_json:
         _show(result, quiet=quiet)
-    return _exit_code(result)
+    return _exit_code(result, ending.signum)
 
 
 def _harness(
@@ -170,16 +176,37 @@ def _harness(
     return made
 
 
+class _Ending:
+    """Ends the agent in order when a signal comes, and says so to who is impatient."""
+
+    def __init__(self) -> None:
+        from headway.harness import Cancellation  # noqa: PLC0415
+
+        self.cancellation = Cancellation()
+        self.signum: signal.Signals | None = None
+
+    def come(self, signum: signal.Signals, grace_seconds: float) -> None:
+        if self.signum is None:
+            self.signum = signum
+            self.cancellation.cancel(f"by {signum.name}")
+        else:
+            output.talk(f"it is being ended, which takes {output.length(grace_seconds)} at most")
+
+
 async def _execute(
-    harness: Harness, prompt: str, listener: Callable[[AgentEvent], None], **options: Any
+    harness: Harness,
+    prompt: str,
+    listener: Callable[[AgentEvent], None],
+    ending: _Ending,
+    **options: Any,
 ) -> Result:
     """Until it is over; signals end it in order."""
-    from headway.harness import Cancellation  # noqa: PLC0415
-
-    cancellation, loop = Cancellation(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     for signum in _ENDING:
-        loop.add_signal_handler(signum, cancellation.cancel, f"by {signum.name}")
-    return await harness.aexecute(prompt, on_event=listener, cancellation=cancellation, **options)
+        loop.add_signal_handler(signum, ending.come, signum, harness.grace_seconds)
+    return await harness.aexecute(
+        prompt, on_event=listener, cancellation=ending.cancellation, **options
+    )
 
 
 def _listener(*, as_json: bool, quiet: bool) -> Callable[[AgentEvent], None]:
@@ -200,8 +227,10 @@ def _show(result: Result, *, quiet: bool) -> None:
         output.talk(f"{result.status}: {output.clean(result.reason or 'no reason known')}")
 
 
-def _exit_code(result: Result) -> int:
+def _exit_code(result: Result, signum: signal.Signals | None) -> int:
     if result.ok:
         return 0
+    if result.status == "cancelled" and signum is not None:
+        return _BY_SIGNAL + signum  # as a shell has it
     own = None if result.ended_by else result.exit_code
     return _CODES.get(result.status, own or NOT_THERE)

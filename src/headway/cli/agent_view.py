@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from headway.harness.events import AgentEvent
 
 _COLUMNS = 100
+# Who waits longer is told of it.
+_NOTICEABLE_SECONDS = 0.1
 # Of a tool's arguments, what says most about the call.
 _TELLING = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description")
 
@@ -39,8 +41,8 @@ class View:
         if isinstance(event, events.Text):
             self._said += event.text
             return
-        if isinstance(event, events.Finished) and event.result.ok:
-            self._said = ""  # it is the answer, which is printed as such
+        if isinstance(event, events.Finished):
+            self._said = ""  # it is the answer, or what there is of it, and printed as such
         way = self._ways.get(type(event))
         if way is not None:
             self._flush()
@@ -83,7 +85,9 @@ class View:
         delay = event.delay_seconds
         when = "" if delay is None else f" in {output.length(delay)}"
         model = f" with {event.model}" if event.model else ""
-        self._line("↻", f"tries again{when}{model}: {event.reason}", "yellow")
+        status = str(event.status or "")
+        why = event.reason if status in event.reason else f"{status}, {event.reason}"
+        self._line("↻", f"tries again{when}{model}: {why}", "yellow")
 
     def _warned(self, event: events.Warned) -> None:
         self._line("!", event.warning, "yellow")
@@ -91,7 +95,11 @@ class View:
     @staticmethod
     def _finished(event: events.Finished) -> None:
         result, usage = event.result, event.result.usage
-        ended = f"{result.status} after {output.length(result.run_seconds)}"
+        ended = result.status
+        if result.run_seconds:
+            ended += f" after {output.length(result.run_seconds)}"
+        elif result.waited_seconds >= _NOTICEABLE_SECONDS:
+            ended += f" after {output.length(result.waited_seconds)} in the queue"
         facts = [f"{ended}: {output.clean(result.reason)}" if result.reason else ended]
         if result.tool_calls:
             facts.append(output.count(len(result.tool_calls), "tool call"))

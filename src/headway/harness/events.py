@@ -71,7 +71,7 @@ class Started(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(AgentEvent):
-    """The agent said something."""
+    """The agent said something. Joined, the texts since the last use of a tool are the answer."""
 
     kind = "text"
 

@@ -70,9 +70,9 @@ class Story:
         if not text:
             return
         self.has_begun = True
-        self._tell(events.Text(task=self._task, text=text))
         if self._pieces and (self._is_new_part or not is_piece):
             text = f"\n\n{text}"
+        self._tell(events.Text(task=self._task, text=text))
         self._is_new_part = not is_piece
         room = _MAX_TEXT_CHARS - self._chars
         if len(text) > room:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 
-from headway import keys, setting_table, sizes
+from headway import keys, programs, setting_table, sizes
 from headway.durations import positive_seconds
 from headway.errors import ConfigError
 from headway.tickets import check_priority, check_task, check_weight, check_whole
@@ -100,7 +100,7 @@ class Order:
     ) -> None:
         self.command = _words(command)
         named = (keys,) if isinstance(keys, str) else _listed("keys", keys)
-        self.keys = named or (_agent(self.command[0]),)
+        self.keys = named or (_agent(self.command),)
         self.path = _path(self.keys)
         self.task = None if task is None else check_task(task)
         self.priority = check_priority(priority)
@@ -188,8 +188,8 @@ def _can_be_passed_on(text: str) -> bool:
         return False
 
 
-def _agent(program: str) -> str:
-    return keys.agent_key(os.path.basename(program))
+def _agent(command: Sequence[str]) -> str:
+    return keys.agent_key(programs.worker(command))
 
 
 def _path(named: tuple[str, ...]) -> tuple[str, ...]:
