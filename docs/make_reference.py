@@ -42,7 +42,8 @@ shapes are in [json.md](json.md), the settings in [settings.md](settings.md).
 | 126, 127 | `run`, `agent`: the command is not executable, or not there |
 | 128+n | `run`: the command was ended by signal n; `agent`: signal n ended it; 130: Ctrl-C |
 
-`headway run` ends with its command's own code; `headway agent` with its program's if that failed, and never with 0 then.
+`headway run` ends with its command's own code; `headway agent` with its program's if that
+failed, and never with 0 then.
 """
 
 

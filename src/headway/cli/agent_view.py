@@ -95,7 +95,7 @@ class View:
     @staticmethod
     def _finished(event: events.Finished) -> None:
         result, usage = event.result, event.result.usage
-        ended = result.status
+        ended: str = result.status
         if result.run_seconds:
             ended += f" after {output.length(result.run_seconds)}"
         elif result.waited_seconds >= _NOTICEABLE_SECONDS:
