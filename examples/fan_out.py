@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import pathlib
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -42,7 +44,7 @@ class Board:
         assert event.task is not None
         program, state, doing = self._rows[event.task]
         if isinstance(event, Queued):
-            doing = f"place {event.position} for {event.key}"
+            state, doing = "waiting", f"place {event.position} for {event.key}"
         elif isinstance(event, Started):
             state, doing = "running", ""
         elif isinstance(event, ToolCall):
@@ -58,8 +60,9 @@ class Board:
 
     def __rich__(self) -> Table:
         table = Table(box=None, pad_edge=False)
-        for heading in ("TASK", "AGENT", "STATE", "CALLS", "NOW"):
-            table.add_column(heading, no_wrap=True)
+        for heading, width in (("TASK", 8), ("AGENT", 6), ("STATE", 9), ("CALLS", 5)):
+            table.add_column(heading, no_wrap=True, min_width=width)
+        table.add_column("NOW", no_wrap=True)  # gives way where the window is narrow
         for task, (program, state, doing) in self._rows.items():
             calls, now = str(self._calls[task] or ""), " ".join(doing.split())
             table.add_row(task, program, state, calls, now, style=STYLES.get(state))
@@ -68,8 +71,8 @@ class Board:
 
 async def fan_out(agents: list[Harness], prompts: list[str]) -> list[Result]:
     """Give the prompts to the agents in turn; the limits decide how many run at once."""
-    board = Board()
-    with Live(board, refresh_per_second=8):
+    board, console = Board(), Console()
+    with Live(board, console=console, refresh_per_second=8):
         async with asyncio.TaskGroup() as group:
             tasks = []
             for number, prompt in enumerate(prompts):
@@ -84,6 +87,8 @@ async def fan_out(agents: list[Harness], prompts: list[str]) -> list[Result]:
                     on_event=board.hear,
                 )
                 tasks.append(group.create_task(execution))
+    if not console.is_terminal:
+        console.print()  # Live leaves the cursor at the end of the table
     return [task.result() for task in tasks]
 
 
@@ -102,8 +107,12 @@ def main() -> None:
             Codex(governor=governor, executable=str(PRETENDED / "codex")),
         ]
     prompts = [f"look at issue {number} and say what it needs" for number in range(1, 21)]
-    results = asyncio.run(fan_out(agents, prompts))
-    governor.close()
+    try:
+        results = asyncio.run(fan_out(agents, prompts))
+    except KeyboardInterrupt:
+        sys.exit("ended by Ctrl-C; nothing is left running")
+    finally:
+        governor.close()
     ends = ", ".join(f"{count} {end}" for end, count in Counter(r.status for r in results).items())
     tokens = sum(result.usage.output_tokens for result in results)
     longest = max(result.waited_seconds for result in results)

@@ -73,7 +73,7 @@ def _doubt(name: str, value: float) -> str | None:
         return f"an agent that waits for something makes the same call {value} times in a row"
     if name == "max_runtime" and value < _SHORT_SECONDS:
         calls = max(1, round(value / _CALL_SECONDS))
-        return f"{durations.in_words(value)} last for about {calls} tool calls"
+        return f"{durations.in_words(value)} last for about {calls} tool call{'s' * (calls > 1)}"
     if name == "idle_kill" and value < _SHORT_SECONDS:
         return f"models think for {durations.in_words(value)} without a word"
     return None

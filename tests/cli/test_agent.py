@@ -274,6 +274,36 @@ def test_commands_that_hand_on_to_an_agent_count_on_it(shell: Shell, claude: Cla
     assert (done.returncode, done.stdout) == (0, "all done\nreally\n")
 
 
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_an_answer_that_cannot_be_written_is_said(
+    shell: Shell, claude: Claude, words: list[str]
+) -> None:
+    """In a line, and it is no success."""
+    claude.prints("init", "end")
+    with open("/dev/full", "w") as full:
+        agent = shell.start("agent", "claude", "do it", *words, stdout=full)
+    _, errors = agent.communicate()
+
+    assert agent.returncode == 1
+    said = "headway: cannot write to the standard output: No space left on device"
+    assert errors.splitlines()[-1] == said
+
+
+def test_taking_its_slot_back_ends_it_and_everyone_says_so(shell: Shell, claude: Claude) -> None:
+    """Other work would go on."""
+    claude.prints("init", "text", then="echo up > up; exec sleep 600")
+    agent = shell.start("agent", "claude", "do it", "--task", "one")
+    until((shell.directory / "up").exists, "the agent")
+
+    assert "take its slot back; its agent is ended" in shell.run("why", "one").stdout
+    released = shell.run("release", "one", "--force").stdout
+    assert released.endswith("is told; its agent is ended.\n")
+    answer, errors = agent.communicate()
+    assert (agent.returncode, answer) == (125, "well\n")
+    assert "its slot was lost: taken back by hand" in errors
+    assert "who was told; its agent was ended" in shell.run("why", "one").stdout
+
+
 def test_killing_it_ends_the_agent_and_then_frees_the_slot(shell: Shell, claude: Claude) -> None:
     """With -9, while a tool runs in a session of its own."""
     claude.prints("init", then="setsid sh -c 'echo $$ > tool; exec sleep 600' & wait")

@@ -139,11 +139,13 @@ def test_no_wait_and_a_short_one(stage: Stage, governor: Governor) -> None:
     with governor.slot("agent/other", weight=2):
         calls.add(agent, wait=False)
         calls.add(agent, timeout=0.2)
-        ends = {result.status for result in calls.end()}
+        ends = {result.status: result.reason for result in calls.end()}
         # In the same thread it would wait for itself.
         inside = agent.execute("x")
 
-    assert ends == {"refused", "timed_out"}
+    late = "no slot on agent/claude within 0.2 s of queueing; the work was not started"
+    assert ends.keys() == {"refused", "timed_out"}
+    assert ends["timed_out"] == late
     assert (inside.status, "parent=" in (inside.reason or "")) == ("refused", True)
     assert agent.guard.capacity(agent.key(None)).used == 0
     assert agent.execute("x").ok

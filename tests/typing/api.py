@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import assert_type
 
 import headway
@@ -18,6 +19,19 @@ from headway import (
     Snapshot,
 )
 from headway.events import Event, Queued
+from headway.harness import (
+    Cancellation,
+    ClaudeCode,
+    Harness,
+    Invocation,
+    Options,
+    Order,
+    Record,
+    Result,
+    Story,
+)
+from headway.harness.events import AgentEvent, Finished, ToolCall
+from headway.harness.result import Status
 
 
 def plain() -> None:
@@ -129,3 +143,39 @@ def errors() -> None:
     except QueueTimeout as late:
         timeout: TimeoutError = late
         raise timeout from late
+
+
+def tell(event: AgentEvent) -> None:
+    """A hook of an agent narrows events in the same way."""
+    assert_type(event.task, str | None)
+    if isinstance(event, ToolCall):
+        assert_type(event.tool, str)
+    elif isinstance(event, Finished):
+        assert_type(event.result, Result)
+        assert_type(event.result.status, Status)
+
+
+async def agents() -> None:
+    """The harness of any program, with what it takes and answers."""
+    agent: Harness = ClaudeCode(model="opus", max_concurrent=UNLIMITED, governor=Governor())
+    common: Options = {"timeout": "10m", "max_runtime": 3600, "on_event": tell, "cwd": Path()}
+    assert_type(await agent.aexecute("x", **common), Result)
+    result = agent.execute("x", task="t", cancellation=Cancellation(), on_event=print)
+    assert_type(result.text, str)
+    assert_type(result.session_id, str | None)
+    assert_type(result.exit_code, int | None)
+    agent.execute("x", tsk="t")  # type: ignore[call-arg]
+    agent.execute("x", retries="2")  # type: ignore[arg-type]
+
+
+class Goose(Harness):
+    """A program of the user's own."""
+
+    program = "goose"
+
+    def invocation(self, order: Order, model: str | None) -> Invocation:
+        return Invocation(words=[self.executable, model or "any"], prompt=order.prompt)
+
+    def read(self, record: Record, story: Story) -> None:
+        if record.text("type") == "end":
+            story.completes(record.text("answer"))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Found: TypeAlias = LeaseView | WaitingView
     One = TypeVar("One", LeaseView, WaitingView, Found)
 
+GOES_ON = "its work goes on"
 _NAMED, _BRIEF = 4, 30
 
 
@@ -41,6 +42,16 @@ def matching(among: Sequence[One], name: str) -> list[One]:
 def called(one: Found) -> str:
     """The id, and the task if it has one: ``abcdef-1 (issue-16)``."""
     return f"{one.id} ({output.clean(one.task)})" if one.task else one.id
+
+
+def is_agent(lease: LeaseView) -> bool:
+    """Whether it belongs to `headway agent`, which ends its work when it has lost its slot."""
+    return lease.holder.command.startswith("headway agent ")
+
+
+def afterwards(lease: LeaseView) -> str:
+    """What becomes of the work when its slot is taken back."""
+    return "its agent is ended" if is_agent(lease) else GOES_ON
 
 
 def _listed(found: Sequence[Found]) -> str:

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+from headway.cli import NOT_THERE, Failure
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +37,15 @@ def data(text: str) -> None:
         _write(sys.stdout, text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
+    except OSError as error:
+        _print_no_more()
+        raise Failure(f"cannot write to the standard output: {error.strerror}", NOT_THERE) from None
+
+
+def _print_no_more() -> None:
+    """What is left in Python's buffer goes nowhere, so that its end is not disturbed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def talk(text: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from headway.cli import NOT_THERE, USAGE, Failure, completing, opening, output
-from headway.cli.finding import called, find
+from headway.cli.finding import GOES_ON, afterwards, called, find
 from headway.views import LeaseView, WaitingView
 
 
@@ -18,10 +18,10 @@ def command(name: str, *, force: bool) -> int:
     """Take a lease back by hand.
 
     Its slot goes to the next in line. The holder is told that it has lost its slot, but
-    its work goes on: until that ends, more may run than the limit says. A holder that
-    died needs no release: its slot comes back by itself. ID is a lease's id, the
-    beginning of one, or a task's name. Who did it and when is kept in releases.log in
-    the home, and told by `headway why ID`.
+    its work goes on: until that ends, more may run than the limit says. Only agents of
+    the harness (`headway agent`) are ended then. A holder that died needs no release: its
+    slot comes back by itself. ID is a lease's id, the beginning of one, or a task's name.
+    Who did it and when is kept in releases.log in the home, and told by `headway why ID`.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def command(name: str, *, force: bool) -> int:
             raise Failure(f"{called(lease)} has just ended by itself", NOT_THERE)
     output.data(
         f"{called(lease)} released: {output.joined(lease.keys)} is free for the next in line."
-        f" Its holder, pid {lease.holder.pid}, is told; its work goes on."
+        f" Its holder, pid {lease.holder.pid}, is told; {afterwards(lease)}."
     )
     return 0
 
@@ -57,5 +57,8 @@ def _is_wanted(lease: LeaseView) -> bool:
         f"{called(lease)} holds {output.joined(lease.keys)} for {output.age(lease.since)}:"
         f" pid {lease.holder.pid} ({command})"
     )
-    output.talk("its work goes on without a slot, beside whoever gets the slot next")
+    what = afterwards(lease)
+    if what == GOES_ON:
+        what += " without a slot, beside whoever gets the slot next"
+    output.talk(what)
     return click.confirm("Take it back?", default=False, err=True)

@@ -9,7 +9,7 @@ import click
 
 from headway import config, keys, releases
 from headway.cli import arguments, completing, opening, output, picture, rows
-from headway.cli.finding import called, find, matching
+from headway.cli.finding import afterwards, called, find, is_agent, matching
 from headway.limits import UNLIMITED
 from headway.tickets import job_name, job_of
 from headway.views import WaitingView
@@ -209,7 +209,7 @@ def _story_of_hold(hold: _Hold) -> Iterable[str]:
         yield f"  {'' if number else 'counts on':<9}  {_place(limit)}"
     yield f"  waiting    {hold.waiting or 'nobody'} at these keys"
     yield "\nWhat you can do:"
-    yield from _steps([(f"headway release {lease.id}", "take its slot back; its work goes on")])
+    yield from _steps([(f"headway release {lease.id}", f"take its slot back; {afterwards(lease)}")])
 
 
 def _place(limit: LimitView) -> str:
@@ -236,7 +236,8 @@ def _story_of_release(release: Release) -> Iterable[str]:
     yield f"{called(lease)} was taken back by hand; it held {output.joined(lease.keys)}."
     yield f"  when       {output.age(at)} ago ({output.clock(at)})"
     yield f"  after      {output.length(at - lease.since)}{_weight(lease)}"
-    yield f"  held by    {_process(lease)}, who was told; its work went on"
+    what = "its agent was ended" if is_agent(lease) else "its work went on"
+    yield f"  held by    {_process(lease)}, who was told; {what}"
     yield f"  taken by   {_person(release.by)}"
     yield f"  reason     {output.clean(release.reason)}"
 

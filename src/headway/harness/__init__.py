@@ -8,8 +8,11 @@ from headway.harness.codex import Codex
 from headway.harness.command import Command
 from headway.harness.gemini import Gemini
 from headway.harness.opencode import OpenCode
+from headway.harness.order import Options, Order
+from headway.harness.records import Record
 from headway.harness.result import Result
 from headway.harness.scope import Cancellation
+from headway.harness.story import Story
 
 __all__ = [
     "Cancellation",
@@ -20,5 +23,9 @@ __all__ = [
     "Harness",
     "Invocation",
     "OpenCode",
+    "Options",
+    "Order",
+    "Record",
     "Result",
+    "Story",
 ]

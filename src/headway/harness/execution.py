@@ -156,11 +156,14 @@ class Execution:
                 lease = await self._queue(stack, model)
             except (QueueTimeout, AtCapacity, DeadlockRefused, Cancelled) as error:
                 status: Status = "refused"
+                reason = str(error)
                 if isinstance(error, QueueTimeout):
                     status = "timed_out"
+                    if order.timeout_seconds is not None:  # of which the guard took its part
+                        reason = str(QueueTimeout(error.keys, order.timeout_seconds))
                 elif isinstance(error, Cancelled):
                     status = "cancelled"
-                return Trial(model, status, str(error), Outcome())
+                return Trial(model, status, reason, Outcome())
             finally:
                 self._waited_seconds += time.monotonic() - self._queued_since
             if harness.governor is not None and harness.governor.settings.home:

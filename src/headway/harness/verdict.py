@@ -37,7 +37,7 @@ def verdict(program: str, story: Story, outcome: Outcome) -> tuple[Status, str |
 def _after_bad_exit(story: Story, outcome: Outcome) -> tuple[Status, str]:
     how = how_it_ended(outcome.exit_code)
     said = _last_line(outcome.errors) or _last_line(story.noise)
-    if story.is_complete and not story.is_plain:
+    if story.is_complete and story.text and not story.is_plain:
         how = f"{how}, after its answer was complete"
     status: Status = "truncated" if story.text and not story.is_complete else "failed"
     return status, f"{how}: {said}" if said else how
