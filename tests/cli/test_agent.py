@@ -281,12 +281,19 @@ def test_an_answer_that_cannot_be_written_is_said(
     """In a line, and it is no success."""
     claude.prints("init", "end")
     with open("/dev/full", "w") as full:
-        agent = shell.start("agent", "claude", "do it", *words, stdout=full)
-    _, errors = agent.communicate()
+        done = subprocess.run(
+            [PROGRAM, "agent", "claude", "do it", *words],
+            env=shell.environ,
+            cwd=shell.directory,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
 
-    assert agent.returncode == 1
+    assert done.returncode == 1
     said = "headway: cannot write to the standard output: No space left on device"
-    assert errors.splitlines()[-1] == said
+    assert done.stderr.splitlines()[-1] == said
 
 
 def test_taking_its_slot_back_ends_it_and_everyone_says_so(shell: Shell, claude: Claude) -> None:

@@ -82,7 +82,10 @@ def main() -> None:
     from tests.real.agents import AGENTS  # noqa: PLC0415 - they import this module
 
     for agent in AGENTS:
-        print(f"{agent.name} {agent.version}: {install(agent)}", file=sys.stderr)
+        try:
+            print(f"{agent.name} {agent.version}: {install(agent)}", file=sys.stderr)
+        except CannotInstall as reason:
+            sys.exit(f"the tests with real agents cannot run: {reason}")
 
 
 if __name__ == "__main__":
