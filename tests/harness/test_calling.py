@@ -220,8 +220,12 @@ def test_dropped_objects_leave_no_thread(stage: Stage) -> None:
     before = len(os.listdir("/proc/self/task"))
     for _ in range(5):
         use()
-    gc.collect()
-    until(lambda: len(os.listdir("/proc/self/task")) <= before, "the end of all threads")
+
+    def are_gone() -> bool:
+        gc.collect()
+        return len(os.listdir("/proc/self/task")) <= before
+
+    until(are_gone, "the end of all threads")
 
 
 # -- options -----------------------------------------------------------------------------------
