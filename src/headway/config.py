@@ -181,12 +181,12 @@ def _limits_from_environment(environ: Mapping[str, str], problems: list[str]) ->
         else:
             if key in table:
                 problems.append(f"HEADWAY_LIMITS: {key!r} is there twice; keep one")
-            table[key] = _from_text(value)
+            table[key] = from_text(value)
     return _parsed(table, source=limits.ENVIRONMENT, where="HEADWAY_LIMITS", problems=problems)
 
 
-def _from_text(text: str) -> object:
-    """A number where the environment, which has only text, means one."""
+def from_text(text: str) -> object:
+    """A number where a variable or a command line, which have only text, means one."""
     if not text.isascii() or len(text) > _MAX_DIGITS:
         return text
     if text.isdecimal():
@@ -265,7 +265,7 @@ def _settings(
     for name, setting in setting_table.SETTINGS.items():
         value, where = flat.get(name, setting.default), f"{path}: {name}"
         if setting.variable in environ:
-            value, where = _from_text(environ[setting.variable]), setting.variable
+            value, where = from_text(environ[setting.variable]), setting.variable
         try:
             values[setting.field] = setting.check(value, where)
         except ConfigError as error:

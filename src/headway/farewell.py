@@ -7,6 +7,8 @@ import time
 from headway import family
 from headway.lean import signal
 
+# The children of a command often end a moment after it.
+LEAVE_SECONDS = 0.2
 _INSIST_SECONDS = 0.1
 
 

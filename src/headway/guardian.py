@@ -14,8 +14,8 @@ import os
 import select
 import sys
 
-from headway import family, programs
-from headway.farewell import Farewell
+from headway import family, interpreter, programs
+from headway.farewell import LEAVE_SECONDS, Farewell
 from headway.lean import signal
 from headway.wire import Wire
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-# The children of a command often end a moment after it.
-_LEAVE_SECONDS = 0.2
-_DENIED = programs.DENIED
 _STANDARD = 3
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
@@ -77,8 +74,10 @@ class Guardian:
         try:
             os.chdir(directory)
         except OSError as error:
-            self._caller.send("failed", reason=f"{directory}: {error.strerror}", code=_DENIED)
+            reason = f"{directory}: {error.strerror}"
+            self._caller.send("failed", reason=reason, code=programs.DENIED)
             return False
+        nowhere = os.open(os.devnull, os.O_RDWR)  # before: there may be no descriptor left then
         try:
             self._command = programs.start(
                 program,
@@ -93,7 +92,8 @@ class Guardian:
             self._caller.send("failed", reason=str(refusal), code=refusal.exit_code)
             return False
         # Whoever reads what the command writes must not have to wait for us.
-        _turn_to_nowhere(0, 1, 2)
+        for stream in range(_STANDARD):
+            os.dup2(nowhere, stream)
         self._caller.send("started", pid=self._command)
         return True
 
@@ -121,7 +121,7 @@ class Guardian:
                 return True
             if pid == self._command and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._caller.send("ended", code=family.exit_code(status))
-                self._farewell.begin(after_seconds=_LEAVE_SECONDS)
+                self._farewell.begin(after_seconds=LEAVE_SECONDS)
         return False
 
 
@@ -130,13 +130,6 @@ def _open_pidfd(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None  # then the wire alone tells
-
-
-def _turn_to_nowhere(*descriptors: int) -> None:
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in descriptors:
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 # -- the caller's half ------------------------------------------------------------------------
@@ -163,7 +156,7 @@ def launch(
         pid = os.posix_spawn(
             sys.executable,
             [
-                *python_words("headway.guardian", str(wire), str(os.getpid())),
+                *interpreter.words("headway.guardian", str(wire), str(os.getpid())),
                 *(str(grace_seconds), directory, program, *words),
             ],
             environ,
@@ -183,18 +176,6 @@ def launch(
             os.close(copy)
     near.send("start", lifeline=lifeline)
     return pid, near
-
-
-def python_words(module: str, *arguments: str) -> list[str]:
-    """The words that have a new interpreter call ``main`` of a module of Headway.
-
-    It finds modules where this one does, whatever the variables that it is started with,
-    and never in the directory that it is in: that may be an agent's.
-    """
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    path = [here, *(place for place in sys.path if os.path.isabs(place))]
-    code = f"import sys; sys.path[:] = {path!r}; from {module} import main; main(sys.argv[1:])"
-    return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
 def main(arguments: list[str]) -> None:

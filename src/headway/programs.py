@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from headway.errors import NotStartable
+from headway.errors import ConfigError, NotStartable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +37,32 @@ def find(name: str, environ: Mapping[str, str] = os.environ, directory: str = ""
     raise NotStartable(f"{name}: no such program", NOT_FOUND)
 
 
-def worker(words: Sequence[str]) -> str:
+def agent_of(words: Sequence[str]) -> str:
     """The name of what does a command's work: `headway agent claude …` is one of claude's."""
     name = os.path.basename(words[0])
     if name == "headway" and "agent" in words[1:2]:
         return next((word for word in words[2:] if word in AGENTS), name)
     return name
+
+
+def can_be_passed_on(text: str) -> bool:
+    """Whether the system takes this as a word or a variable: not all is text, but it has an end."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def check_variables(name: str, environ: Mapping[Any, Any]) -> dict[str, str]:
+    """Variables of an environment, if they are; what they contain is nobody's business."""
+    if not hasattr(environ, "items"):
+        raise ConfigError(f'{name} must be a mapping of names to texts: {{"LANG": "C"}}')
+    for variable, value in environ.items():
+        is_name = isinstance(variable, str) and variable and "=" not in variable
+        is_passable = is_name and isinstance(value, str) and can_be_passed_on(variable + value)
+        if not is_passable:
+            raise ConfigError(f"{name}: {variable!r} is no variable that can be passed on as text")
+    return dict(environ)
 
 
 def start(program: str, words: Sequence[str], environ: Mapping[str, str], **options: Any) -> int:

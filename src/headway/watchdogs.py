@@ -24,8 +24,9 @@ _SHORT_SECONDS = 120.0
 _FEW_REPEATED = 5
 # By the names that people know, what each is called among the settings.
 FIELDS = {
-    name: setting_table.SETTINGS[f"watchdog.{name}"].field
-    for name in ("max_runtime", "idle_warn", "idle_kill", "max_tool_calls", "max_repeated_calls")
+    name.removeprefix("watchdog."): setting.field
+    for name, setting in setting_table.SETTINGS.items()
+    if name.startswith("watchdog.")
 }
 
 
@@ -51,18 +52,35 @@ class Bite(NamedTuple):
         )
 
 
-def doubts(
-    settings: Settings, options: Mapping[str, object], spelled: Callable[[str], str] = as_option
-) -> list[str]:
-    """Values that would soon end an agent's usual work, each with what it would last for."""
-    found = []
-    for name, field in FIELDS.items():
-        value: Any = options.get(field, getattr(settings, field))
-        why = None if value is None else _doubt(name, value)
-        if why is not None:
-            setting = spelled(name) if field in options else f"watchdog.{name}"
-            found.append(f"{setting} may end usual work soon: {why}")
-    return found
+class Chosen:
+    """What counts for one command: what was set for it alone, and else the settings.
+
+    ``options`` are those of its own, by the names of the settings that they replace, and
+    ``spelled`` says how its caller writes one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: Mapping[str, object],
+        spelled: Callable[[str], str] = as_option,
+    ) -> None:
+        self._settings, self._options, self._spelled = settings, options, spelled
+
+    def value(self, name: str) -> Any:
+        """The value of a watchdog; none if it is off."""
+        field = FIELDS[name]
+        return self._options.get(field, getattr(self._settings, field))
+
+    def setting(self, name: str) -> str:
+        """Where people find it."""
+        return self._spelled(name) if FIELDS[name] in self._options else f"watchdog.{name}"
+
+    def doubts(self) -> list[str]:
+        """Values that would soon end an agent's usual work, each with what it would last for."""
+        found = [(name, self.value(name)) for name in FIELDS]
+        whys = [(name, _doubt(name, value)) for name, value in found if value is not None]
+        return [f"{self.setting(name)} may end usual work soon: {why}" for name, why in whys if why]
 
 
 def _doubt(name: str, value: float) -> str | None:
@@ -80,30 +98,16 @@ def _doubt(name: str, value: float) -> str | None:
 
 
 class Watchdog:
-    """Looks after one running command.
-
-    ``options`` are those that were set for it alone, ``spelled`` says how its caller writes
-    one of them, and ``cpu_seconds`` what its processes have used so far.
-    """
+    """Looks after one running command; ``cpu_seconds`` is what its processes have used so far."""
 
     def __init__(
-        self,
-        settings: Settings,
-        options: Mapping[str, object],
-        *,
-        spelled: Callable[[str], str] = as_option,
-        cpu_seconds: Callable[[], float] = family.cpu_seconds,
+        self, chosen: Chosen, *, cpu_seconds: Callable[[], float] = family.cpu_seconds
     ) -> None:
-        def chosen(name: str) -> float | None:
-            value = options.get(name, getattr(settings, name))
-            assert value is None or isinstance(value, int | float)
-            return value
-
-        self._options, self._spelled, self._measure_cpu = options, spelled, cpu_seconds
-        self._max_runtime = chosen("max_runtime_seconds")
-        self._max_output = chosen("max_output_bytes")
-        self._idle_kill = chosen("idle_kill_seconds")
-        idle_warn = chosen("idle_warn_seconds")
+        self._chosen, self._measure_cpu = chosen, cpu_seconds
+        self._max_runtime: float | None = chosen.value("max_runtime")
+        self._max_output: int | None = chosen.value("max_output")
+        self._idle_kill: float | None = chosen.value("idle_kill")
+        idle_warn: float | None = chosen.value("idle_warn")
         if idle_warn is None and self._idle_kill is not None:
             idle_warn = self._idle_kill / 2
         self._idle_warn = idle_warn
@@ -187,6 +191,4 @@ class Watchdog:
             warnings.append(text)
 
     def _bite(self, name: str, value: str) -> Bite:
-        own = any(option.startswith(name) for option in self._options)
-        setting = self._spelled(name) if own else f"watchdog.{name}"
-        return Bite(name, setting, value, self._active_at)
+        return Bite(name, self._chosen.setting(name), value, self._active_at)

@@ -52,6 +52,15 @@ def until(ready: Callable[[], Any], what: str = "it") -> Any:
     raise AssertionError(f"{what} did not happen within {_PATIENCE_SECONDS:g} s")
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not only its exit code."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
+    except OSError:
+        return False
+
+
 class Shell:
     """A person with one home, who starts programs and sees what they print."""
 

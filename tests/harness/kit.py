@@ -10,7 +10,7 @@ import textwrap
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tests.cli.kit import until
+from tests.cli.kit import is_alive, until
 
 from headway.harness import ClaudeCode, Codex, Command, Gemini, Harness, OpenCode
 from headway.harness.events import AgentEvent, Finished
@@ -180,15 +180,6 @@ class Diary:
         """The one that was told last."""
         assert isinstance(self.events[-1], Finished)
         return self.events[-1].result
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and not only its exit code."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
-    except OSError:
-        return False
 
 
 def parent(pid: int) -> int:

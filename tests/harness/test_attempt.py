@@ -75,6 +75,13 @@ class Watched:
         return self._results[0]
 
 
+def _begun(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> tuple[Puppet, Watched]:
+    puppet = Puppet(monkeypatch)
+    watched = Watched(ClaudeCode(executable=stage.script("claude", "true")))
+    puppet.wait()
+    return puppet, watched
+
+
 def _lines(text: str) -> bytes:
     import json  # noqa: PLC0415
 
@@ -83,9 +90,7 @@ def _lines(text: str) -> bytes:
 
 def test_nothing_is_told_before_the_start(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent may be faster than the guardian's word of it."""
-    puppet = Puppet(monkeypatch)
-    watched = Watched(ClaudeCode(executable=stage.script("claude", "true")))
-    puppet.wait()
+    puppet, watched = _begun(stage, monkeypatch)
     os.write(puppet.output, _lines("quick"))
     for _ in range(3):  # it has been through its round, with the output at hand
         os.write(puppet.errors, b"x")
@@ -106,9 +111,7 @@ def test_gone_is_enough_if_a_fork_keeps_the_wire_open(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wire never breaks then, and nobody may wait for that; what was written is read."""
-    puppet = Puppet(monkeypatch)
-    watched = Watched(ClaudeCode(executable=stage.script("claude", "true")))
-    puppet.wait()
+    puppet, watched = _begun(stage, monkeypatch)
     puppet.wire.send("started", pid=1)
     os.write(puppet.output, _lines("all of it"))
     puppet.wire.send("ended", code=0)
@@ -122,9 +125,7 @@ def test_a_guardian_that_breaks_off_is_no_success(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever was said before: nobody knows what runs."""
-    puppet = Puppet(monkeypatch)
-    watched = Watched(ClaudeCode(executable=stage.script("claude", "true")))
-    puppet.wait()
+    puppet, watched = _begun(stage, monkeypatch)
     puppet.wire.send("started", pid=1)
     os.write(puppet.output, _lines("done"))
     puppet.wire.send("ended", code=0)

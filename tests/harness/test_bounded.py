@@ -6,8 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +16,7 @@ from tests.harness.speech import begun, done, printed, said, spoken
 
 from headway import ConfigError
 from headway.harness import Command, events
+from headway.harness.feed import Feed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -121,19 +121,29 @@ def test_tool_calls_without_end(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("size", [20, 100_000])
-def test_a_blocked_loop_and_a_flood(stage: Stage, size: int) -> None:
+def test_a_blocked_loop_and_a_flood(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     """The program is held up, not our memory used up; later all is there."""
     record = printed(*said("claude", "x" * size)).replace("cat <<", "cat > $HERE/line <<")
     count = (300 << 20) // (size + 100)
     script = f'{record}\nyes "$(cat $HERE/line)" | head -n {min(count, 30_000)}\n{spoken("claude")}'
     agent = stage.agent("claude", script)
     heard: list[int] = []
+    pauses, is_paused = Feed.pauses, threading.Event()
+
+    def noted(feed: Feed[Any]) -> bool:
+        is_full = pauses(feed)
+        if is_full:
+            is_paused.set()
+        return is_full
+
+    monkeypatch.setattr(Feed, "pauses", noted)
 
     def hear(event: AgentEvent) -> None:
         if isinstance(event, events.Text):
             heard.append(len(event.text))
-        if len(heard) == 1:
-            time.sleep(1.5)  # the whole loop stands still
+            assert is_paused.wait(60)  # the whole loop stands still until too much has come
 
     with Peak() as peak:
         result = asyncio.run(agent.aexecute("x", on_event=hear))

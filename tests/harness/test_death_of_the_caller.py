@@ -34,6 +34,15 @@ governor = headway.Governor() if "home" in sys.argv else None
 agent = ClaudeCode(executable=stage.directory / "bin/claude", env=stage.environ,
                    governor=governor, grace=os.environ.get("GRACE", "200ms"))
 """
+# And in the middle of that, a fork.
+FORK = (
+    EXECUTE
+    + """
+threading.Thread(target=agent.execute, args=("x",), daemon=True).start()
+while len(stage.lines("pids")) < 2: time.sleep(0.01)
+child = os.fork()
+"""
+)
 
 
 def stands(stage: Stage) -> list[int]:
@@ -70,11 +79,8 @@ def test_kill_9_of_a_caller_whose_children_hold_its_wire(stage: Stage) -> None:
     """A fork has copies of everything, and lives on."""
     stage.script("claude", WILLING)
     program = stage.caller(
-        EXECUTE
+        FORK
         + """
-threading.Thread(target=agent.execute, args=("x",), daemon=True).start()
-while len(stage.lines("pids")) < 2: time.sleep(0.01)
-child = os.fork()
 if child == 0:
     os.execvp("sleep", ["sleep", "600"]) if "exec" in sys.argv else time.sleep(600)
 print(child, flush=True)
@@ -198,11 +204,8 @@ def test_a_forked_child_neither_waits_for_nor_ends_its_parents_agents(stage: Sta
     """It may run agents of its own, and leave as it likes."""
     stage.script("claude", DEAF)
     program = stage.caller(
-        EXECUTE
+        FORK
         + """
-threading.Thread(target=agent.execute, args=("x",), daemon=True).start()
-while len(stage.lines("pids")) < 2: time.sleep(0.01)
-child = os.fork()
 if child == 0:
     other = Command("echo", "hello")
     assert other.execute("x").text == "hello\\n"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.harness.kit import is_alive, until
 
-from headway import family, guardian
+from headway import family, guardian, interpreter
 from headway.farewell import Farewell
 from headway.wire import Wire
 
@@ -87,7 +87,7 @@ def test_nothing_starts_for_a_caller_that_is_gone(stage: Stage, *, says_start: b
     if says_start:
         near.send("start")
     os.set_inheritable(far.fileno(), True)
-    words = guardian.python_words("headway.guardian", str(far.fileno()), str(dead.pid))
+    words = interpreter.words("headway.guardian", str(far.fileno()), str(dead.pid))
     dead.wait()
     process = subprocess.Popen(
         [*words, "1", str(stage.directory), "/bin/sh", "sh", "-c", "echo > started"],
@@ -154,7 +154,7 @@ def test_a_farewell_asks_waits_and_insists(
     assert told[2:] == [signal.SIGKILL] * 3
 
 
-def test_python_words_find_headway_whatever_the_variables(stage: Stage) -> None:
+def test_its_interpreter_finds_headway_whatever_the_variables(stage: Stage) -> None:
     """And load nothing from where an agent works."""
     (stage.directory / "headway").mkdir()
     (stage.directory / "headway" / "__init__.py").write_text("raise SystemExit(9)")
@@ -167,7 +167,7 @@ def test_python_words_find_headway_whatever_the_variables(stage: Stage) -> None:
         **stage.environ,
     }
     process = subprocess.run(
-        guardian.python_words("headway.guardian", "no-number", "1", "1", "/", "x"),
+        interpreter.words("headway.guardian", "no-number", "1", "1", "/", "x"),
         cwd=stage.directory,
         env=environ,
         capture_output=True,

@@ -111,7 +111,31 @@ class Dialect(Protocol):
     def error(self, status: int, message: str, retry_delay: str) -> Json: ...
 
 
-def last_prompt(turns: list[tuple[str, str]]) -> tuple[str, int, int]:
+def asked(
+    dialect: str,
+    path: str,
+    body: Json,
+    turns: list[tuple[str, str]],
+    offered: list[str],
+    *,
+    is_title: bool = False,
+) -> Ask:
+    """The request that these turns of a conversation make."""
+    prompt, results, before = _last_prompt(turns)
+    return Ask(
+        dialect=dialect,
+        path=path,
+        model=body["model"],
+        streams=body.get("stream", False),
+        prompt=prompt,
+        offered=tuple(offered),
+        results=results,
+        results_before=before,
+        is_title=is_title,
+    )
+
+
+def _last_prompt(turns: list[tuple[str, str]]) -> tuple[str, int, int]:
     """Of turns ("user", text) and ("result", ""): the prompt, results since it, results in all.
 
     What a client wraps in <tags> by itself was not said by the user.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, last_prompt, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, asked, sse, usage
 
 KINDS = {
     401: ("invalid_request_error", "invalid_api_key"),
@@ -30,18 +30,9 @@ class Chat:
         for message in body["messages"]:
             role = "result" if message["role"] == "tool" else message["role"]
             turns.append((role, text_of(message.get("content"))))
-        prompt, results, before = last_prompt(turns)
-        return Ask(
-            dialect=self.name,
-            path=path,
-            model=body["model"],
-            streams=body.get("stream", False),
-            prompt=prompt,
-            offered=tuple(tool["function"]["name"] for tool in body.get("tools", ())),
-            results=results,
-            results_before=before,
-            is_title=any(who == "system" and "title generator" in text for who, text in turns),
-        )
+        offered = [tool["function"]["name"] for tool in body.get("tools", ())]
+        is_title = any(who == "system" and "title generator" in text for who, text in turns)
+        return asked(self.name, path, body, turns, offered, is_title=is_title)
 
     def whole(self, ask: Ask, answer: Answer) -> Json:
         message: Json = {"role": "assistant", "content": None}

@@ -1,19 +1,11 @@
-"""Fixtures of the model server's own tests."""
+"""Fixtures of the model server's own tests, and of those with real agents."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-# However pytest was started: the server is found from the project's root.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-if _ROOT not in sys.path:
-    sys.path.insert(0, _ROOT)
-
-from tests.llm.server import Server, serving  # noqa: E402 - after the path is set
+from tests.llm.server import Server, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, last_prompt, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, asked, sse, usage
 
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 _STATUSES = {
@@ -24,24 +24,13 @@ class Gemini:
     name = "gemini"
 
     def read(self, path: str, body: Json) -> Ask:
-        asked = _PATH.search(path)
-        assert asked, path
+        meant = _PATH.search(path)
+        assert meant, path
         turns = [turn for content in body["contents"] for turn in _turns(content)]
-        prompt, results, before = last_prompt(turns)
-        declared = [
-            each for tool in body.get("tools", ()) for each in tool.get("functionDeclarations", ())
-        ]
-        return Ask(
-            dialect=self.name,
-            path=path,
-            model=asked["model"],
-            streams=asked["verb"] == "streamGenerateContent",
-            prompt=prompt,
-            offered=tuple(each["name"] for each in declared),
-            results=results,
-            results_before=before,
-            is_title=False,
-        )
+        tools = body.get("tools", ())
+        declared = [each for tool in tools for each in tool.get("functionDeclarations", ())]
+        said = {"model": meant["model"], "stream": meant["verb"] == "streamGenerateContent"}
+        return asked(self.name, path, said, turns, [each["name"] for each in declared])
 
     def whole(self, ask: Ask, answer: Answer) -> Json:
         return self._chunk(ask, _parts(answer), over=answer)

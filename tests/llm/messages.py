@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Stream, last_prompt, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Stream, asked, sse, usage
 
 _KINDS = {
     400: "invalid_request_error",
@@ -22,19 +22,10 @@ class Messages:
 
     def read(self, path: str, body: Json) -> Ask:
         turns = [turn for message in body["messages"] for turn in _turns(message)]
-        prompt, results, before = last_prompt(turns)
         system = body.get("system", "")
-        return Ask(
-            dialect=self.name,
-            path=path,
-            model=body["model"],
-            streams=body.get("stream", False),
-            prompt=prompt,
-            offered=tuple(tool["name"] for tool in body.get("tools", ())),
-            results=results,
-            results_before=before,
-            is_title="title generator" in str(system),
-        )
+        offered = [tool["name"] for tool in body.get("tools", ())]
+        is_title = "title generator" in str(system)
+        return asked(self.name, path, body, turns, offered, is_title=is_title)
 
     def whole(self, ask: Ask, answer: Answer) -> Json:
         return {

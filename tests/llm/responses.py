@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Stream, last_prompt, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Stream, asked, sse, usage
 from tests.llm.chat import KINDS, text_of
 
 
@@ -20,18 +20,8 @@ class Responses:
         for item in items:
             is_result = item.get("type", "").endswith("_call_output")
             turns.append(("result", "") if is_result else _said(item))
-        prompt, results, before = last_prompt(turns)
-        return Ask(
-            dialect=self.name,
-            path=path,
-            model=body["model"],
-            streams=body.get("stream", False),
-            prompt=prompt,
-            offered=tuple(tool.get("name", tool["type"]) for tool in body.get("tools", ())),
-            results=results,
-            results_before=before,
-            is_title=False,
-        )
+        offered = [tool.get("name", tool["type"]) for tool in body.get("tools", ())]
+        return asked(self.name, path, body, turns, offered)
 
     def whole(self, ask: Ask, answer: Answer) -> Json:
         return _response(ask, answer, "completed", [_item(answer, "completed")])

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-# However pytest was started: the kits are found from the project's root.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-if _ROOT not in sys.path:
-    sys.path.insert(0, _ROOT)
-
-from tests.llm.server import Server, serving  # noqa: E402 - after the path is set
-from tests.real.agents import AGENTS  # noqa: E402
-from tests.real.kit import Equipped, equip, program_of  # noqa: E402
+from tests.llm.conftest import server
+from tests.real.agents import AGENTS
+from tests.real.kit import Equipped, equip, program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.llm.server import Server
     from tests.real.agents import Agent
 
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A model server of the test's own."""
-    with serving() as server:
-        yield server
+__all__ = ["agent", "equipped", "server"]
 
 
 @pytest.fixture(scope="session", params=AGENTS, ids=lambda agent: agent.name)

@@ -52,5 +52,5 @@ def test_what_the_system_refuses_is_raised(tmp_path: Path) -> None:
 )
 def test_a_command_is_known_by_what_does_its_work(words: list[str], name: str) -> None:
     """One that only hands it on is looked through."""
-    assert programs.worker(words) == name
-    assert programs.worker(tuple(words)) == name
+    assert programs.agent_of(words) == name
+    assert programs.agent_of(tuple(words)) == name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headway import config, family
-from headway.watchdogs import Bite, Watchdog
+from headway.watchdogs import Bite, Chosen, Watchdog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +38,8 @@ class Guarded:
     def __init__(self, world: World, home: Path, *options: Any, **settings: str) -> None:
         environ = {f"HEADWAY_WATCHDOG_{name.upper()}": value for name, value in settings.items()}
         self._world = world
-        self.dog = Watchdog(
-            config.load(str(home), environ), dict(options), cpu_seconds=lambda: world.cpu_seconds
-        )
+        chosen = Chosen(config.load(str(home), environ), dict(options))
+        self.dog = Watchdog(chosen, cpu_seconds=lambda: world.cpu_seconds)
         self.warnings: list[tuple[float, str]] = []
         self.bite: Bite | None = None
         self.began = world.now

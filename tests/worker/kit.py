@@ -7,7 +7,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from tests.cli.kit import PROGRAM, until
+from tests.cli.kit import PROGRAM, is_alive, until
 
 from headway import Governor
 from headway.jobs.post import Post
@@ -139,15 +139,6 @@ class House:
             Post(str(self.home)).wait_until_free()
         until(lambda: not self.processes(), "the end of all jobs")
         self.governor.close()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and not only its exit code."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
-    except OSError:
-        return False
 
 
 def kill(pid: int) -> None:

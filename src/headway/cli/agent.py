@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import programs
+from headway import config, programs
 from headway.cli import (
     CANCELLED,
     NO_SLOT,
@@ -42,14 +42,12 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _watchdog(name: str, takes: str, help: str) -> Callable[[F], F]:  # noqa: A002
-    return click.option(f"--{name}", metavar=takes, callback=_number_or_text, help=help)
+    return click.option(f"--{name}", metavar=takes, callback=_as_setting, help=help)
 
 
-def _number_or_text(_: click.Context, __: click.Parameter, value: str | None) -> object:
-    """As the settings take it: a bare number is one."""
-    if value is None or not value.replace(".", "", 1).isdecimal() or not value.isascii():
-        return value
-    return float(value) if "." in value else int(value)
+def _as_setting(_: click.Context, __: click.Parameter, value: str | None) -> object:
+    """As a variable would say it."""
+    return None if value is None else config.from_text(value)
 
 
 @click.command("agent", context_settings={"ignore_unknown_options": False})

@@ -14,7 +14,7 @@ import sqlite3
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from headway import __version__, config, limits, releases, setting_table, spelling, watchdogs
+from headway import __version__, config, limits, releases, setting_table, spelling
 from headway.cli import in_use, output
 from headway.cli.diagnosis import Finding
 from headway.cli.finding import called
@@ -23,6 +23,7 @@ from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, Database
 from headway.stores.guard import Guard
 from headway.stores.liveness import Live
+from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,7 +204,7 @@ class Checkup:
         for doubt in spelling.doubts(sorted(patterns), used, known=patterns):
             fix = "if it is misspelt, set it right where it is written; see: headway limits"
             yield Finding("warning", "limits", doubt, fix)
-        for doubt in watchdogs.doubts(self._settings, {}) if self._settings else ():
+        for doubt in Chosen(self._settings, {}).doubts() if self._settings else ():
             fix = "give it more room, or turn it off; see: headway config show"
             yield Finding("warning", "watchdogs", doubt, fix)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import config, limits, setting_table, spelling, watchdogs
+from headway import config, limits, setting_table, spelling
 from headway.cli import arguments, in_use, output
+from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def check() -> None:
     patterns = [line.pattern for line in settings.lines]
     for doubt in [
         *spelling.doubts(patterns, in_use.peek(settings.home), known=patterns),
-        *watchdogs.doubts(settings, {}),
+        *Chosen(settings, {}).doubts(),
     ]:
         output.talk(f"warning: {output.clean(doubt)}")
     lines = output.count(len(settings.lines), "limit")

@@ -29,8 +29,8 @@ def run(words: list[str]) -> int:
     """Wait for a slot, run the command, and answer with its exit code."""
     options = parse(words)
     program = programs.find(options.command[0])
-    worker = programs.worker([program, *options.command[1:]])
-    options.keys = options.keys or (agent_key(worker),)
+    agent = programs.agent_of([program, *options.command[1:]])
+    options.keys = options.keys or (agent_key(agent),)
     # What others see as the holder's command.
     sys.argv = ["headway", "run", *options.command]
     return supervise(lambda supervisor: guarded(lambda: _queue(options, program, supervisor)))

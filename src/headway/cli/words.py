@@ -125,11 +125,8 @@ class Given:
         text = self.text(name)
         if text is None or (word and text == word):
             return text
-        number = text.replace(".", "", 1).isdecimal()
         option = f"--{name.replace('_', '-')}"
-        return self.check(
-            text, lambda _: durations.seconds(float(text) if number else text, name=option)
-        )
+        return self.check(text, lambda _: durations.from_text(text, name=option))
 
 
 def as_click(

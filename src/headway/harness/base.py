@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
-import logging
 import os
-import threading
 import weakref
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway import durations, keys, limits
 from headway.errors import ConfigError
 from headway.governor import Governor
+from headway.harness import blocking
 from headway.harness.execution import Execution
 from headway.harness.listening import JsonLines
-from headway.harness.order import order, variables, word
-from headway.watchdogs import doubts
+from headway.harness.order import order, word
+from headway.programs import check_variables
+from headway.telling import warn
+from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
-    from headway.config import Settings
     from headway.harness.attempt import Listener
     from headway.harness.order import Options, Order
     from headway.harness.records import Record
@@ -76,7 +73,7 @@ class Harness:
         self.executable = os.fspath(executable or self.program)
         if isinstance(arguments, str):
             raise ConfigError(f"arguments must be a list of words, got {arguments!r}")
-        self.arguments, self.env = list(arguments), variables(env)
+        self.arguments, self.env = list(arguments), check_variables("env", env or {})
         # Whether the agent may use its tools without asking; nobody is there who could answer.
         self.auto_approve = auto_approve
         self.grace_seconds = durations.seconds(grace, name="grace")
@@ -118,9 +115,13 @@ class Harness:
     # -- for everybody ------------------------------------------------------------------------
 
     @property
-    def settings(self) -> Settings:
-        """Those of the governor's home, or the defaults."""
-        return (self.governor or self.guard).settings
+    def keeper(self) -> Governor:
+        """Whose lease a run is known by, and whose settings count for it."""
+        return self.governor or self.guard
+
+    def chosen(self, order: Order) -> Chosen:
+        """The watchdogs of a run: the order's own, and else those of the settings."""
+        return Chosen(self.keeper.settings, order.watch, self.spelled)
 
     def key(self, model: str | None) -> str:
         """What a run with this model counts on."""
@@ -135,67 +136,21 @@ class Harness:
         on_event = options.get("on_event")
         if inspect.iscoroutinefunction(on_event) or not (on_event is None or callable(on_event)):
             raise ConfigError(f"on_event must be a plain function, got {on_event!r}")
-        checked = order(prompt, self.model, options, self.settings)
+        checked = order(prompt, self.model, options, self.keeper.settings)
         self._flag(checked)
         execution = Execution(self, checked, on_event)
         return await execution.run(options.get("cancellation"))
 
     def _flag(self, order: Order) -> None:
         """Warn of watchdogs that would end usual work, once each."""
-        for doubt in doubts(self.settings, order.watch, self.spelled):
+        for doubt in self.chosen(order).doubts():
             if doubt not in self._doubted:
                 self._doubted.add(doubt)
-                logging.getLogger("headway").warning("%s", doubt)
+                warn(doubt)
 
     def execute(self, prompt: str, **options: Unpack[Options]) -> Result:
         """``aexecute`` for plain code; blocks until it is over."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            with asyncio.Runner() as runner:
-                return runner.run(self.aexecute(prompt, **options))
-        return self._execute_beside_loop(prompt, options)
-
-    def _execute_beside_loop(self, prompt: str, options: Options) -> Result:
-        """In a thread of its own: the caller's has an event loop, which it chose to block."""
-        done: list[Result] = []
-        failed: list[BaseException] = []
-        begun: list[Callable[[], object]] = []
-        is_given_up, is_over = threading.Event(), threading.Event()
-
-        async def work() -> Result:
-            loop, task = asyncio.get_running_loop(), asyncio.current_task()
-            assert task is not None
-            begun.append(lambda: loop.call_soon_threadsafe(task.cancel))
-            if is_given_up.is_set():
-                raise asyncio.CancelledError
-            return await self.aexecute(prompt, **options)
-
-        def run() -> None:
-            try:
-                with asyncio.Runner() as runner:
-                    done.append(runner.run(work()))
-            except BaseException as error:  # noqa: BLE001 - raised again where it belongs
-                failed.append(error)
-            finally:
-                is_over.set()
-
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
-        thread.start()
-        try:
-            is_over.wait()  # Ctrl-C in a join() makes Python take the thread for ended
-        except BaseException:
-            is_given_up.set()
-            for cancel in begun:
-                with suppress(RuntimeError):  # it has just ended
-                    cancel()
-            is_over.wait()
-            raise
-        finally:
-            thread.join()
-        if failed:
-            raise failed[0]
-        return done[0]
+        return blocking.run(lambda: self.aexecute(prompt, **options))
 
     def environ(self, order: Order, invocation: Invocation) -> dict[str, str]:
         """What the program is started with: all of ours, and what was set for it.
@@ -211,11 +166,9 @@ def _concurrent(most: object) -> int | str:
     if most is None:
         return DEFAULT_CONCURRENT
     if isinstance(most, int) and not isinstance(most, bool) and most <= 0:
-        logging.getLogger("headway").warning(
-            "max_concurrent = %s would let nothing run; using the default of %s"
-            " (headway.UNLIMITED means no limit)",
-            most,
-            DEFAULT_CONCURRENT,
+        warn(
+            f"max_concurrent = {most} would let nothing run; using the default of"
+            f" {DEFAULT_CONCURRENT} (headway.UNLIMITED means no limit)"
         )
         return DEFAULT_CONCURRENT
     limits.slots(most, where="max_concurrent")

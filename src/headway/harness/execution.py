@@ -18,6 +18,7 @@ from headway.errors import (
     AtCapacity,
     Cancelled,
     DeadlockRefused,
+    HeadwayError,
     LeaseLost,
     NotStartable,
     QueueTimeout,
@@ -155,18 +156,10 @@ class Execution:
             try:
                 lease = await self._queue(stack, model)
             except (QueueTimeout, AtCapacity, DeadlockRefused, Cancelled) as error:
-                status: Status = "refused"
-                reason = str(error)
-                if isinstance(error, QueueTimeout):
-                    status = "timed_out"
-                    if order.timeout_seconds is not None:  # of which the guard took its part
-                        reason = str(QueueTimeout(error.keys, order.timeout_seconds))
-                elif isinstance(error, Cancelled):
-                    status = "cancelled"
-                return Trial(model, status, reason, Outcome())
+                return Trial(model, *self._turned_away(error), Outcome())
             finally:
                 self._waited_seconds += time.monotonic() - self._queued_since
-            if harness.governor is not None and harness.governor.settings.home:
+            if harness.keeper.settings.home:
                 try:
                     environ |= lease.environ()
                 except LeaseLost as error:
@@ -213,6 +206,14 @@ class Execution:
             )
         )
 
+    def _turned_away(self, error: HeadwayError) -> tuple[Status, str]:
+        """What it means that the queue did not let us in."""
+        timeout = self._order.timeout_seconds
+        if isinstance(error, QueueTimeout) and timeout is not None:
+            # The whole of it, of which the guard's queue took its part.
+            return "timed_out", str(QueueTimeout(error.keys, timeout))
+        return "cancelled" if isinstance(error, Cancelled) else "refused", str(error)
+
     async def _prepare(self, errand: Errand, model: str | None, lease: Lease) -> Trial | None:
         """Run what has to be run once before; whether that worked, the program itself will say."""
         words = self._harness.preparation(errand.program, errand.environ)
@@ -241,7 +242,7 @@ class Execution:
             )
         )
         tell: Callable[[AgentEvent], None] = feed.put if is_told else lambda _: None
-        watch = Watch(harness.settings, order.watch, spelled=harness.spelled)
+        watch = Watch(harness.chosen(order))
         story = Story(order.task, tell=tell, used=watch.used, limited=self._reporter(model, lease))
 
         def started(pid: int) -> None:
@@ -268,7 +269,7 @@ class Execution:
     def _reporter(self, model: str | None, lease: Lease) -> Callable[[float | None], None]:
         """Tells the engine's events that a provider is asked for too much."""
         harness = self._harness
-        teller = (harness.governor or harness.guard).turnstile.teller
+        teller = harness.keeper.turnstile.teller
         key = harness.llm_key(model) or harness.key(model)
 
         def report(retry_after_seconds: float | None) -> None:
@@ -287,8 +288,7 @@ class Execution:
             if running and isinstance(event, engine.Lost) and event.ticket_id == lease_id:
                 running.stop(Stop("cancelled", f"its slot was lost: {event.reason}"))
 
-        governor = self._harness.governor or self._harness.guard
-        forget = governor.subscribe(hear)
+        forget = self._harness.keeper.subscribe(hear)
         if lease.lost:  # before anyone listened
             attempt.stop(Stop("cancelled", "its slot was lost"))
         return forget

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from headway import keys
-from headway.guardian import python_words
+from headway import interpreter, keys
 from headway.harness import warming
 from headway.harness.base import Harness, Invocation
 from headway.harness.events import Usage
@@ -54,7 +53,7 @@ class OpenCode(Harness):
         stamp = f"{database}.headway"
         if environ.get("OPENCODE_DB") == ":memory:" or warming.is_warm(stamp, program):
             return None
-        return python_words("headway.harness.warming", stamp, program, "db", "path")
+        return interpreter.words("headway.harness.warming", stamp, program, "db", "path")
 
     def llm_key(self, model: str | None) -> str | None:
         provider, _, name = (model or "").partition("/")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from headway import durations, setting_table
 from headway.errors import ConfigError
-from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
+from headway.programs import check_variables
+from headway.tickets import check_priority, check_task, check_weight, check_whole
 from headway.watchdogs import FIELDS
 
 if TYPE_CHECKING:
@@ -85,12 +86,12 @@ def order(prompt: str, model: str | None, options: Options, settings: Settings) 
         session=word("session", options.get("session")),
         timeout_seconds=None if timeout is None else durations.seconds(timeout, name="timeout"),
         wait=_truth("wait", options.get("wait", True)),
-        priority=_whole("priority", options.get("priority", 0), -MAX_PRIORITY, MAX_PRIORITY),
-        weight=_whole("weight", options.get("weight", 1), 1, MAX_WEIGHT),
+        priority=check_priority(options.get("priority", 0)),
+        weight=check_weight(options.get("weight", 1)),
         watch=chosen,
-        retries=_whole("retries", options.get("retries", 0), 0, _MAX_RETRIES),
+        retries=check_whole("retries", options.get("retries", 0), 0, _MAX_RETRIES),
         models=(model, *words("fallbacks", options.get("fallbacks", ()))),
-        env=variables(options.get("env")),
+        env=check_variables("env", options.get("env") or {}),
     )
 
 
@@ -98,7 +99,7 @@ def watch(options: Options, settings: Settings) -> dict[str, object]:
     """The watchdogs that were set for this one, by the names of the settings they replace."""
     chosen: dict[str, object] = {}
     for name, field in FIELDS.items():
-        value = options.get(name)
+        value = options.get(name)  # none of those that only jobs have
         if value is not None:
             chosen[field] = setting_table.SETTINGS[f"watchdog.{name}"].check(value, name)
     problems = setting_table.shadowed(
@@ -107,17 +108,6 @@ def watch(options: Options, settings: Settings) -> dict[str, object]:
     if problems:
         raise ConfigError(*problems)
     return chosen
-
-
-def variables(env: Mapping[Any, Any] | None) -> dict[str, str]:
-    """Variables of an environment, if they are; what they contain is nobody's business."""
-    given = {} if env is None else dict(env)
-    for name, value in given.items():
-        if not isinstance(name, str) or "=" in name or not name or not isinstance(value, str):
-            raise ConfigError(f"env: {name!r} is no variable that can be passed on as text")
-        if "\0" in name + value:
-            raise ConfigError(f"env: {name!r} has a NUL character, which none may have")
-    return given
 
 
 def _passable(name: str, text: object) -> str:
@@ -158,10 +148,4 @@ def _directory(cwd: object) -> str:
 def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
-    return value
-
-
-def _whole(name: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
     return value

@@ -26,14 +26,14 @@ from headway.errors import (
     NotStartable,
     StoreUnavailable,
 )
-from headway.farewell import Farewell
+from headway.farewell import LEAVE_SECONDS, Farewell
 from headway.governor import Governor
 from headway.jobs import log
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.states import CANCELLED, FAILED, INTERRUPTED, SUCCEEDED, Ending
 from headway.slot import Slot
-from headway.watchdogs import Watchdog
+from headway.watchdogs import Chosen, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from headway.slot import Lease
     from headway.wire import Wire
 
-# The children of a command often end a moment after it.
-_LEAVE_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
@@ -160,7 +158,7 @@ class Run:
         self._board = board
         path = log.path_of(home, beginning.job, beginning.number)
         self._log = log.LogWriter(path, settings.max_log_bytes)
-        self._watchdog = Watchdog(settings, beginning.options)
+        self._watchdog = Watchdog(Chosen(settings, beginning.options))
         self._wake = self._output = self._command = -1
         self._is_output_closed = self._is_nursery_gone = False
         self._exit_code: int | None = None
@@ -268,7 +266,7 @@ class Run:
                 return True
             if pid == self._command and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._exit_code = family.exit_code(status)
-                self._farewell.begin(after_seconds=_LEAVE_SECONDS)
+                self._farewell.begin(after_seconds=LEAVE_SECONDS)
         return False
 
     def _watch(self) -> None:

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from headway import config
+from headway import config, interpreter
 from headway.errors import HeadwayError, NoSuchJob
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
@@ -42,9 +42,9 @@ class Messengers:
     def look(self) -> None:
         """Start one, if there is news and nobody takes care of it."""
         if self._board.news.unsent() and self._post.holder() is None:
-            words = [sys.executable, "-P", "-m", "headway.jobs.messenger", self._home]
+            words = interpreter.words("headway.jobs.messenger", self._home)
             # In a session of its own: Ctrl-C is for the worker.
-            os.posix_spawn(sys.executable, words, os.environ, setsid=True, setsigmask=[])
+            os.posix_spawn(words[0], words, os.environ, setsid=True, setsigmask=[])
 
 
 class Messenger:
@@ -155,15 +155,12 @@ def _body(job: Job | None, details: str) -> str:
     return "\n".join(lines)
 
 
-def main(home: str) -> None:
-    """What the worker starts."""
+def main(words: list[str]) -> None:
+    """What the worker starts, with the home."""
+    (home,) = words
     post = Post(home, "messenger")
     if post.take():
         try:
             Messenger(home).run()
         except HeadwayError as error:
             sys.stderr.write(f"headway: no notifications: {error}\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

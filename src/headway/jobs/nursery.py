@@ -241,7 +241,3 @@ def main(words: list[str]) -> None:
     home, descriptor = words
     gc.freeze()  # what is loaded now stays shared with the supervisors
     Nursery(home, Wire.inherited(int(descriptor))).run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -8,12 +8,13 @@ import os
 from headway import keys, programs, setting_table, sizes
 from headway.durations import positive_seconds
 from headway.errors import ConfigError
+from headway.programs import can_be_passed_on, check_variables
 from headway.tickets import check_priority, check_task, check_weight, check_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, TypedDict, TypeVar
+    from typing import TypedDict, TypeVar
 
     from headway.config import Settings
 
@@ -114,7 +115,7 @@ class Order:
         self.notify_on = None if notify_on is None else _events(notify_on)
         self.watch = _watch(max_runtime, idle_warn, idle_kill, max_output)
         self.directory = None if directory is None else os.path.abspath(_directory(directory))
-        self.environ = None if environ is None else packed(_variables(environ))
+        self.environ = None if environ is None else packed(check_variables("environ", environ))
         self.umask = None if umask is None else check_whole("umask", umask, 0, 0o777)
 
     def options(self, settings: Settings) -> dict[str, object]:
@@ -142,7 +143,7 @@ def _words(command: Sequence[str]) -> list[str]:
         raise ConfigError(f'a command is a list of words: ["ls", "-l"], got {command!r}')
     if not words or not words[0]:
         raise ConfigError("a command needs at least the name of a program")
-    if not _can_be_passed_on("".join(words)):
+    if not can_be_passed_on("".join(words)):
         raise ConfigError(f"a command cannot contain zero bytes or broken text, got {words!r}")
     return words
 
@@ -164,32 +165,13 @@ def _yes_or_no(name: str, value: object) -> bool | None:
 
 
 def _directory(value: object) -> str:
-    if not isinstance(value, str) or not value or not _can_be_passed_on(value):
+    if not isinstance(value, str) or not value or not can_be_passed_on(value):
         raise ConfigError(f"directory must be the path of one, got {value!r}")
     return value
 
 
-def _variables(environ: Mapping[Any, Any]) -> Mapping[str, str]:
-    """Those of an environment, if they are; what they contain is nobody's business."""
-    if not hasattr(environ, "items"):
-        raise ConfigError('environ must be a mapping of names to texts: {"LANG": "C"}')
-    for name, value in environ.items():
-        is_name = isinstance(name, str) and name and "=" not in name and _can_be_passed_on(name)
-        if not is_name or not isinstance(value, str) or not _can_be_passed_on(value):
-            raise ConfigError(f"environ: {name!r} is no variable that can be passed on as text")
-    return environ
-
-
-def _can_be_passed_on(text: str) -> bool:
-    """Whether the system takes this: it need not be readable, but has an end."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-
-
 def _agent(command: Sequence[str]) -> str:
-    return keys.agent_key(programs.worker(command))
+    return keys.agent_key(programs.agent_of(command))
 
 
 def _path(named: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headway import background, family
+from headway import background, family, interpreter
 from headway.jobs.orders import packed, unpacked
 from headway.jobs.post import Post
 
@@ -31,7 +31,7 @@ def start_worker(home: str, *options: str) -> int:
     try:
         pid = os.posix_spawn(
             _program(home),
-            [sys.executable, "-P", "-m", "headway", "worker", *options],
+            interpreter.words("headway.cli", "worker", *options),
             environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nowhere, 0),

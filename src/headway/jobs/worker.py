@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from headway import config, family
+from headway import config, family, interpreter
 from headway.errors import ConfigError, StoreUnavailable
 from headway.governor import Governor
 from headway.jobs.aftermath import Aftermath
@@ -347,9 +346,9 @@ class Worker:
 
     def _start_nursery(self) -> Wire:
         near, far = Wire.pair()
-        words = [sys.executable, "-P", "-m", "headway.jobs.nursery", self._home, str(far.fileno())]
+        words = interpreter.words("headway.jobs.nursery", self._home, str(far.fileno()))
         os.set_inheritable(far.fileno(), True)
-        os.posix_spawn(sys.executable, words, os.environ, setsigmask=[])
+        os.posix_spawn(words[0], words, os.environ, setsigmask=[])
         far.close()
         return near
 
