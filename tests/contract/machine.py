@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.conftest import FakeClock
 from tests.contract import oracle
-from tests.contract.houses import BOOST_SECONDS, EagerSqliteHouse, SqliteHouse
+from tests.contract.houses import BOOST_SECONDS, MAX_COOLING_SECONDS, EagerSqliteHouse, SqliteHouse
 
 from headway import keys
 from headway.limits import CODE, UNCAPPED, Line
@@ -82,7 +82,10 @@ class StoresAgree(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.directory = tempfile.TemporaryDirectory(prefix="headway-")
         self.model = MemoryStore(
-            boost_seconds=BOOST_SECONDS, max_waiting=MAX_WAITING, clock=self.clock
+            boost_seconds=BOOST_SECONDS,
+            max_waiting=MAX_WAITING,
+            max_cooling_seconds=MAX_COOLING_SECONDS,
+            clock=self.clock,
         )
         self.house = self.house_type(self.directory.name, clock=self.clock, max_waiting=MAX_WAITING)
         self.holders: list[Store] = []
