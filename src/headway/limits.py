@@ -8,11 +8,17 @@ from headway.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import TypeAlias
+    from typing import Protocol, TypeAlias
 
     # What a person writes for a key: slots, or a table of parts.
     Limit: TypeAlias = int | str | Mapping[str, int | str]
     Written: TypeAlias = int | str | dict[str, int | str]
+
+    class Reader(Protocol):
+        """Reads one part of a limit."""
+
+        def __call__(self, value: object, *, where: str) -> int: ...
+
 
 UNLIMITED = "unlimited"
 # Larger than any sum of weights, so that "has room" is one comparison for every key.
@@ -189,7 +195,8 @@ def line(pattern: str, value: object, *, source: str, where: str) -> Line:
     parts: dict[str, int] = {}
     for name, part in table.items():
         try:
-            parts[_part_name(name, where)] = _READERS[str(name)](part, where=f"{where}.{name}")
+            read = _reader(name, where)
+            parts[str(name)] = read(part, where=f"{where}.{name}")
         except ConfigError as error:
             problems += error.problems
     if not table:
@@ -206,9 +213,9 @@ def line(pattern: str, value: object, *, source: str, where: str) -> Line:
     return Line(pattern, parts.get("slots"), source, parts.get("requests_per_minute"))
 
 
-def _part_name(name: object, where: str) -> str:
-    if name in _READERS:
-        return str(name)
+def _reader(name: object, where: str) -> Reader:
+    if isinstance(name, str) and name in _READERS:
+        return _READERS[name]
     raise ConfigError(
         f"{where}: {name!r} is not a part of a limit; known are {_NAMES}."
         ' A key with slashes is written in quotes: "llm/openai" = 4'
@@ -238,7 +245,7 @@ def _whole(value: object, problem: str, where: str) -> int:
     )
 
 
-_READERS = {"slots": slots, "requests_per_minute": requests_per_minute}
+_READERS: dict[str, Reader] = {"slots": slots, "requests_per_minute": requests_per_minute}
 _NAMES = " and ".join(PARTS)
 
 
