@@ -236,6 +236,7 @@ class Admission:
         for key in ticket.path:
             if key not in ticket.borrowed and self._never_fits(ticket, key):
                 return Refused(ticket.id, "too_heavy", key)
+        for key in ticket.path:
             cooldown = self._book.key(key).cooldown
             if cooldown is None or cooldown.over or job_of(ticket.id) is not None:
                 continue

@@ -83,6 +83,20 @@ PAUSED, METERED, COOLING = 1, 2, 4
 WINDOW_SECONDS = 61.0
 
 
+def milliseconds(clock: float) -> int:
+    """A time of the clock as admissions are noted by; never earlier than it was."""
+    return -int(-clock * 1000 // 1)
+
+
+def window(clock: float) -> tuple[int, int]:
+    """The admissions that count now are later than the first of these and not than the second.
+
+    Those that are later were noted before the machine was started again.
+    """
+    now = milliseconds(clock)
+    return now - int(WINDOW_SECONDS * 1000), now
+
+
 class Cooldown:
     """A key that its provider wants left alone: until when, and who tries it first after that.
 
@@ -187,23 +201,24 @@ class KeyState:
             return "cooling"
         return "full" if self.spent + self.promised < self.budget else "budget"
 
-    def due_at(self, oldest: float | None) -> float | None:
+    def due_at(self, oldest: int | None) -> float | None:
         """When time alone will let someone pass; ``oldest`` is the first admission that counts."""
         if self.cooldown is not None and not self.cooldown.admits_probe():
             return None if self.cooldown.over else self.cooldown.until
         if oldest is None or self.spent + self.promised < self.budget:
             return None
-        return oldest + WINDOW_SECONDS
+        return oldest / 1000 + WINDOW_SECONDS
 
-    def look(self, now: float, admitted: Iterable[float]) -> None:
+    def look(self, now: float, admitted: Iterable[int]) -> None:
         """Work out what only those see who look; for a copy, which nobody decides by."""
-        counting = [at for at in admitted if now - WINDOW_SECONDS < at <= now]
+        oldest, newest = window(now)
+        counting = [at for at in admitted if oldest < at <= newest]
         self.spent = len(counting)
         cooldown = self.cooldown
         if cooldown is not None and cooldown.since <= now < cooldown.until and not cooldown.over:
             self.cooling_seconds = cooldown.until - now
         elif counting and self.spent + self.promised >= self.budget:
-            self.budget_seconds = counting[0] + WINDOW_SECONDS - now
+            self.budget_seconds = max(0.0, counting[0] / 1000 + WINDOW_SECONDS - now)
 
     def learn(self, held_seconds: float) -> None:
         """Move the usual hold time towards one that was just seen."""

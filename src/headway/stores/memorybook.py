@@ -6,7 +6,7 @@ import time
 from heapq import heapify, heappop, heappush
 
 from headway.lean import deque
-from headway.stores.book import WINDOW_SECONDS, new_state
+from headway.stores.book import milliseconds, new_state, window
 from headway.tickets import Granted, Revoked
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ class MemoryBook:
         self.terms, self._news, self._clock = terms, news, clock
         self.states: dict[str, KeyState] = {}
         # When the requests of a key were admitted that count on its budget.
-        self.admitted: dict[str, deque[float]] = {}
+        self.admitted: dict[str, deque[int]] = {}
         # Paths that may be gone straight, without a look at anything but room.
         self._routes: dict[tuple[str, ...], tuple[KeyState, ...]] = {}
         self.leases: dict[str, Ticket] = {}
@@ -128,16 +128,16 @@ class MemoryBook:
         return self._clock()
 
     def charge(self, state: KeyState) -> None:
-        self.admitted.setdefault(state.key, deque()).append(self.now)
+        self.admitted.setdefault(state.key, deque()).append(milliseconds(self.now))
         state.spent += 1
 
     def forgive(self, state: KeyState) -> None:
-        admitted, oldest = self.admitted.get(state.key) or deque(), self.now - WINDOW_SECONDS
+        admitted, (oldest, _) = self.admitted.get(state.key, deque()), window(self.now)
         while admitted and admitted[0] <= oldest:
             admitted.popleft()
         state.spent = len(admitted)
 
-    def oldest(self, state: KeyState) -> float | None:
+    def oldest(self, state: KeyState) -> int | None:
         """The first of a key's admissions that count on its budget."""
         admitted = self.admitted.get(state.key)
         return admitted[0] if admitted else None

@@ -33,11 +33,12 @@ class Pacing:
     def __init__(self, book: Book, admission: Admission) -> None:
         self._book, self._admission = book, admission
 
-    def tend(self, keys: Iterable[str]) -> None:
+    def tend(self, keys: Iterable[str]) -> bool:
         """Do at these keys what the time has come for, and let in whom that lets in."""
         due = [key for key in keys if self._tend(self._book.key(key))]
         if due:
             self._admission.serve(due)
+        return bool(due)
 
     def _tend(self, state: KeyState) -> bool:
         before, cooldown = state.spent, state.cooldown

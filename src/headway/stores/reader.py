@@ -217,7 +217,7 @@ class Reader:
             times = []
             for state in [state_from(row, look) for row in look(query)]:
                 oldest = look("select min(at) from admitted where key = ?", (state.key,))[0][0]
-                due = state.due_at(None if oldest is None else oldest / 1000)
+                due = state.due_at(oldest)
                 head = look(
                     "select id from waiting where at = ? order by rank, id limit 1", (state.key,)
                 )
@@ -236,11 +236,11 @@ class Reader:
     def _state(self, look: Look, row: tuple[Any, ...]) -> KeyState:
         """A key as it is now, for someone who only looks."""
         state = state_from(row, look)
-        if state.gate & METERED:
+        if state.gate & METERED or state.spent:
             admitted = look(
                 "select at, count from admitted where key = ? order by at", (state.key,)
             )
-            state.look(self._clock(), [at / 1000 for at, count in admitted for _ in range(count)])
+            state.look(self._clock(), [at for at, count in admitted for _ in range(count)])
         elif state.cooldown is not None:
             state.look(self._clock(), ())
         return state

@@ -6,7 +6,7 @@ writes the keys that changed. Tickets are written as they move.
 
 from __future__ import annotations
 
-from headway.stores.book import PAUSED, WINDOW_SECONDS, new_state
+from headway.stores.book import PAUSED, milliseconds, new_state, window
 from headway.stores.sqlrows import (
     INSERT_LEASE,
     INSERT_WAITING,
@@ -18,7 +18,6 @@ from headway.stores.sqlrows import (
     id_range,
     lease_from,
     lease_row,
-    milliseconds,
     read_terms,
     row_from,
     state_from,
@@ -192,9 +191,7 @@ class SqlBook:
         state.spent += 1
 
     def forgive(self, state: KeyState) -> None:
-        now, key = milliseconds(self.now), state.key
-        # What is later than now was admitted before the machine was started again.
-        span = (key, now - int(WINDOW_SECONDS * 1000), now)
+        span = (state.key, *window(self.now))
         condition = "where key = ? and (at <= ? or at > ?)"
         query = f"select sum(count) from admitted {condition}"
         (expired,) = self._execute(query, span).fetchone()

@@ -145,7 +145,8 @@ class SqliteStore:
 
     def _enter(self, book: SqlBook, ticket: Ticket, *, wait: bool) -> Answer:
         admission = self._ledger.admission(book)
-        self._ledger.pacing(book).tend(ticket.path)
+        if self._ledger.pacing(book).tend(ticket.path):
+            book.flush()  # what follows looks at who waits now
         refusal = admission.enter(ticket)
         if refusal is None and ticket.at is not None:
             # Before anyone waits or is sent away: are those in front alive at all?

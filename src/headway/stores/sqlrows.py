@@ -151,11 +151,6 @@ def cooldown_row(state: KeyState) -> tuple[object, ...] | None:
     )
 
 
-def milliseconds(clock: float) -> int:
-    """A time of the clock as ``admitted`` has it; never earlier than it was."""
-    return -int(-clock * 1000 // 1)
-
-
 def read_terms(execute: Callable[..., Iterable[Any]]) -> Terms:
     """The terms in force."""
     lines = [Line(*row) for row in execute("select * from lines")]
