@@ -270,6 +270,10 @@ def _only_own_leases_block(now: Picture, ticket: Ticket, key: str) -> bool:
     for lease_id in ticket.within:
         if lease_id in now.leases:
             own |= {lease_id} | {lease.id for lease in now.ancestors(now.leases[lease_id])}
+    state = now.states.get(key)
+    if state is not None and state.cooldown is not None and state.cooldown.probe in own:
+        lender = now.lender(ticket, key)
+        return lender is None or lender.weight < ticket.weight or (lender.id, key) in now.loans
     holding = [
         now.leases[lease_id].weight
         for lease_id in own

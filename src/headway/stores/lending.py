@@ -61,6 +61,10 @@ class Lending:
         if not own:
             return None
         for key in ticket.path:
+            cooldown = self._book.key(key).cooldown
+            if cooldown is not None and cooldown.probe in own:
+                # It would wait for the answer to the very request that it is a part of.
+                return Refused(ticket.id, "deadlock", key, (str(cooldown.probe),))
             if key in ticket.borrowed:
                 continue
             holding = [
