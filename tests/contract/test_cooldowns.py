@@ -297,3 +297,13 @@ def test_the_probe_is_handed_over_with_the_job(rig: Rig) -> None:
 def _needs_two_processes(rig: Rig) -> None:
     if not rig.house.mortal:
         pytest.skip("there is one holder only")
+
+
+def test_a_lone_probe_that_is_released_opens_the_key(rig: Rig) -> None:
+    """Nobody waited, before or meanwhile."""
+    rig.release(rig.ask(MODEL))
+    rig.cool(PROVIDER, 20)
+    rig.clock.move(20)
+    rig.release(rig.ask(MODEL))
+    assert rig.state(PROVIDER).cooldown is None
+    assert rig.runs(rig.ask(MODEL), rig.ask(MODEL))

@@ -1,4 +1,4 @@
-"""Cool-downs and budgets as callers meet them: by themselves they end, and they say why they are."""
+"""Cool-downs and budgets as callers meet them: they say why they are, and end by themselves."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ MODEL, PROVIDER = "llm/openai/gpt", "llm/openai"
 
 
 def enter(governor: Governor, task: str, **options: Any) -> str:
+    """Take a slot and give it back."""
     with governor.slot(MODEL, task=task, **options) as lease:
         return lease.id
 
 
 def aenter(governor: Governor, task: str, **options: Any) -> str:
+    """The same in a task."""
+
     async def work() -> str:
         async with governor.slot(MODEL, task=task, **options) as lease:
             return lease.id
