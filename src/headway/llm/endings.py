@@ -23,7 +23,7 @@ _KEPT = 16_384
 # So much of a longer line's beginning is kept, and of what stands before it: its event's name.
 _HEAD = 256
 _CONTEXT = 512
-_CUT_BACK_ABOVE = 65_536
+_CUT_BACK_ABOVE = 262_144
 _PIECE = 65_536
 _HEADER = 2
 
@@ -77,7 +77,7 @@ class Ending:
         """Take note of the next bytes."""
         self._parts.append(chunk)
         self._size += len(chunk)
-        if self._size > _CUT_BACK_ABOVE:
+        if self._size > _CUT_BACK_ABOVE and not self._drop_old_parts():
             self._cut_back(spare=_CONTEXT)
 
     @property
@@ -86,6 +86,19 @@ class Ending:
         self._cut_back(spare=0)
         is_from_start = self._starts_with_head if self._head else self._is_from_start
         return self._dialect(Remains(self._head, self._parts[0], is_from_start=is_from_start))
+
+    def _drop_old_parts(self) -> bool:
+        """Keep only the newest chunks, if all that matters is in them: lines of the usual length."""
+        count = size = 0
+        while size < 2 * _KEPT and count < len(self._parts):
+            count += 1
+            size += len(self._parts[-count])
+        recent = b"".join(self._parts[-count:])
+        if size == self._size or _line_at(recent, size - _KEPT) < _CONTEXT:
+            return False
+        self._parts, self._size = [recent], size
+        self._head, self._is_from_start = b"", False
+        return True
 
     def _cut_back(self, *, spare: int) -> None:
         """Keep the end, from the beginning of a line on, or without the middle of a long one.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOST = b"\x00"  # stands for the middle of a line; no event has it
-_LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([^"\\]+)"')
 _ERROR = b"error"
@@ -120,7 +119,8 @@ def _is_over(remains: Remains, says: Callable[[_Event], _Says]) -> bool:
 
 
 def _events_from_the_end(remains: Remains) -> Iterator[_Event]:
-    lines = _LINE_BREAK.split(remains.text.removeprefix(_BYTE_ORDER_MARK))
+    text = remains.text.removeprefix(_BYTE_ORDER_MARK)
+    lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     if not remains.is_from_start:
         lines[0] = b":"  # a part of some line
     last, end = len(lines) - 1, len(lines)
