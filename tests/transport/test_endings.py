@@ -15,6 +15,7 @@ from tests.transport.streams import EVENTS, LIST, PATHS, Recorded, event, record
 
 from headway.llm import endings
 from headway.llm.endings import watch
+from headway.llm.last_words import Remains
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,6 +90,9 @@ def test_what_a_model_calls_a_tool_with_ends_nothing() -> None:
     path = PATHS["gemini"]
 
     assert not _is_complete(path, EVENTS, [event({**piece, "candidates": [{"content": parts}]})])
+    delta = {"content": "A" * 50_000}
+    choice = {"delta": delta, "finish_reason": None, "more": {"finish_reason": "stop"}}
+    assert not _chat(event({"choices": [choice]}))
     with_reason = {"candidates": [{**piece["candidates"][0], "finishReason": "STOP"}]}
     assert _is_complete(path, EVENTS, [event(with_reason)])
 
@@ -126,6 +130,41 @@ def test_chunks_make_no_difference(
     assert at_once == in_chunks == in_bytes
 
 
+_LINES = st.lists(
+    st.tuples(st.integers(0, 300), st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n"])), max_size=30
+)
+
+
+@given(_LINES, st.integers(0, 90), st.lists(st.integers(0, 90), max_size=60))
+@settings(max_examples=500)
+def test_what_is_kept_is_a_matter_of_the_bytes_alone(
+    lines: list[tuple[int, bytes]], rest: int, sizes: list[int]
+) -> None:
+    """The end from a line on with what stands before it, or the head and the end of a long line."""
+    raw = b"".join(b"%d " % at + b"x" * size + end for at, (size, end) in enumerate(lines))
+    raw += b"y" * rest
+    kept, head, context = 16, 6, 10
+    seen: list[Remains] = []
+    with mock.patch.multiple(
+        endings, _KEPT=kept, _HEAD=head, _CONTEXT=context, _CUT_BACK_ABOVE=4 * kept
+    ):
+        ending = endings.Ending(lambda remains: remains in seen or not seen.append(remains))  # type: ignore[func-returns-value]
+        for chunk in _cut(raw, sizes):
+            ending.feed(chunk)
+        assert ending.complete
+
+    cut = len(raw) - kept
+    line = max(raw.rfind(b"\n", 0, max(cut, 0)), raw.rfind(b"\r", 0, max(cut, 0))) + 1
+    start = max(0, line - context)
+    if cut <= 0:
+        expected = Remains(b"", raw, is_from_start=True)
+    elif len(raw) - line <= 2 * kept:
+        expected = Remains(b"", raw[start:], is_from_start=start == 0)
+    else:
+        expected = Remains(raw[start : line + head], raw[cut:], is_from_start=start == 0)
+    assert seen == [expected]
+
+
 def _cut(raw: bytes, sizes: list[int]) -> list[bytes]:
     chunks = []
     for size in sizes:
@@ -158,7 +197,8 @@ def test_events_may_be_written_tersely(dialect: str) -> None:
     stream = recorded(dialect)
     terse = stream.raw.replace(b"data: ", b"data:").replace(b"event: ", b"event:")
 
-    assert _is_complete(stream.path, EVENTS, [b"\xef\xbb\xbf", terse])
+    assert _is_complete(stream.path, EVENTS, [b"\xef\xbb\xbf", stream.raw[stream.last :]])
+    assert _is_complete(stream.path, EVENTS, [terse])
     assert _is_complete(stream.path, EVENTS, [terse.rstrip()])
 
 
@@ -287,6 +327,23 @@ def test_a_large_event_that_is_not_the_last_ends_nothing() -> None:
     assert stream.raw[: stream.last].count(done) == 1
     assert not _is_complete(stream.path, EVENTS, [stream.raw[: stream.last]])
     assert not _is_complete(stream.path, EVENTS, [stream.raw[: stream.last].rstrip() + b"\n"])
+
+
+def test_a_large_event_may_have_many_lines() -> None:
+    """Its name is lost with its beginning, and what it contains is not taken for it."""
+    lines = b"".join(b'data: {"type": "message", "number": %d},\n' % at for at in range(2000))
+    large = b"event: response.completed\ndata: [\n" + lines + b"data: {}]\n\n"
+
+    assert _is_complete(PATHS["responses"], EVENTS, [large])
+
+
+def test_a_ping_says_nothing() -> None:
+    """Neither before the end nor after it."""
+    stream = recorded("messages")
+    ping = event({"type": "ping"}, "ping")
+
+    assert _is_complete(stream.path, EVENTS, [stream.raw, ping])
+    assert not _is_complete(stream.path, EVENTS, [stream.raw[: stream.last], ping])
 
 
 @pytest.mark.parametrize("reason", ["STOP", "MAX_TOKENS"])

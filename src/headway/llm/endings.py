@@ -88,7 +88,7 @@ class Ending:
         return self._dialect(Remains(self._head, self._parts[0], is_from_start=is_from_start))
 
     def _drop_old_parts(self) -> bool:
-        """Keep only the newest chunks, if all that matters is in them: lines of the usual length."""
+        """Keep only the newest chunks, if all that matters is in them, as it nearly always is."""
         count = size = 0
         while size < 2 * _KEPT and count < len(self._parts):
             count += 1
@@ -151,11 +151,9 @@ class _Unpacked(Ending):
 
     def _feed_unpacked(self, chunk: bytes) -> None:
         # In pieces: a few packed bytes may be very many.
-        piece = b"."
         try:
-            while chunk or len(piece) == _PIECE:
-                piece = self._unpack.decompress(chunk, _PIECE)
-                super().feed(piece)
+            while chunk:
+                super().feed(self._unpack.decompress(chunk, _PIECE))
                 chunk = self._unpack.unconsumed_tail
         except zlib.error:
             self._is_broken = True

@@ -1,8 +1,8 @@
 r"""How each dialect says that an answer is over, read from what remains of a stream.
 
 A line break within an answer is written ``\n`` in JSON, so nothing that a model says can
-begin a line. And a quote within it is written ``\"``, so a name in quotes that is not after a
-backslash is a name. Where the beginning of an event is lost, that is enough to read its end.
+begin a line. Where the beginning of an event is lost, its end is read from a name on: with what
+must have stood before that name it is valid JSON, and within a text or deeper down it is not.
 """
 
 from __future__ import annotations
@@ -121,8 +121,6 @@ def _is_over(remains: Remains, says: Callable[[_Event], _Says]) -> bool:
 def _events_from_the_end(remains: Remains) -> Iterator[_Event]:
     text = remains.text.removeprefix(_BYTE_ORDER_MARK)
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    if not remains.is_from_start:
-        lines[0] = b":"  # a part of some line
     last, end = len(lines) - 1, len(lines)
     while end > 0:
         start = end
@@ -230,7 +228,7 @@ def _from_name_on(text: bytes, name: bytes, before: bytes) -> Any:
         at = text.rfind(name, 0, at)
         if at < 0:
             return None
-        found = _parsed(before + text[at:]) if text[at - 1 : at] != b"\\" else None
+        found = _parsed(before + text[at:])
         if found is not None:
             return found
     return None
