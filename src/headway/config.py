@@ -40,6 +40,7 @@ class Settings:
         "keep_count",
         "keep_seconds",
         "lines",
+        "max_cooling_seconds",
         "max_jobs",
         "max_log_bytes",
         "max_output_bytes",
@@ -65,6 +66,7 @@ class Settings:
     paused: frozenset[str]
     boost_seconds: float
     max_waiting: int
+    max_cooling_seconds: float
     store_timeout_seconds: float
     task: str | None
     max_jobs: int

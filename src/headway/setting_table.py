@@ -125,6 +125,9 @@ SETTINGS = {
     "queue.boost": Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
     "queue.max_waiting": Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
     "queue.max_jobs": Setting("max_jobs", "HEADWAY_QUEUE_MAX_JOBS", 10_000, _count),
+    "cooldown.max_wait": Setting(
+        "max_cooling_seconds", "HEADWAY_COOLDOWN_MAX_WAIT", "10m", _positive_duration
+    ),
     "store.timeout": Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
     ),

@@ -258,5 +258,5 @@ def test_the_example_in_the_documentation_is_good(home: str, path: Path) -> None
 
     settings = config.load(home, {})
 
-    assert len(settings.lines) == 4
+    assert len(settings.lines) == 5
     assert settings.paused == {"llm/openai"}
