@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headway import durations, sizes
+from headway import base_urls, durations, keys, sizes
 from headway.errors import ConfigError
+from headway.lean import MappingProxyType
 from headway.tickets import check_whole
 
 TYPE_CHECKING = False
@@ -85,6 +86,51 @@ def _command(value: object, name: str) -> str:
     return value
 
 
+def _providers(value: object, name: str) -> Mapping[str, str]:
+    """Who answers where; a variable, which has no tables, has ``where=who`` with blanks between."""
+    if isinstance(value, str) and value.strip():
+        value = {base: named for base, _, named in (part.rpartition("=") for part in value.split())}
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f'{name} must be a table: "localhost:8000" = "my-server", got {value!r};'
+            " in a variable localhost:8000=my-server"
+        )
+    problems, known = [], dict[str, str]()
+    for base, provider in value.items():
+        place = base_urls.plain(base)
+        problem = _problem_of_provider(base, place, provider) or (
+            f"is the same place as one with another name, {known[place]!r}; keep one"
+            if place is not None and known.get(place, provider) != provider
+            else None
+        )
+        if problem or place is None:
+            problems.append(f"{name}: {'...' if '@' in base else repr(base)} {problem}")
+        else:
+            known[place] = provider
+    if problems:
+        raise ConfigError(*problems)
+    return MappingProxyType(known)
+
+
+def _problem_of_provider(base: str, place: str | None, provider: object) -> str | None:
+    if isinstance(provider, dict):
+        return f'has dots, so it needs quotes: "{base}.{next(iter(provider), "com")}" = "my-server"'
+    if place is None:
+        return (
+            "is neither a host nor a base URL;"
+            ' write it like "localhost:8000" or "https://gateway.example.com/openai"'
+        )
+    try:
+        if isinstance(provider, str) and keys.llm_key(provider) == f"llm/{provider}":
+            return None
+    except ConfigError:
+        pass
+    return (
+        f"= {provider!r} must be the name of a provider, a text without blanks and slashes;"
+        ' write it like "my-server"'
+    )
+
+
 class Setting:
     """One setting: its place in the file, its variable, its default and its check."""
 
@@ -128,6 +174,7 @@ SETTINGS = {
     "cooldown.max_wait": Setting(
         "max_cooling_seconds", "HEADWAY_COOLDOWN_MAX_WAIT", "10m", _positive_duration
     ),
+    "llm.providers": Setting("providers", "HEADWAY_LLM_PROVIDERS", {}, _providers),
     "store.timeout": Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
     ),
