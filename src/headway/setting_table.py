@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway import base_urls, durations, keys, sizes
+from headway import durations, sizes
 from headway.errors import ConfigError
 from headway.lean import MappingProxyType
 from headway.tickets import check_whole
@@ -87,48 +87,11 @@ def _command(value: object, name: str) -> str:
 
 
 def _providers(value: object, name: str) -> Mapping[str, str]:
-    """Who answers where; a variable, which has no tables, has ``where=who`` with blanks between."""
-    if isinstance(value, str) and value.strip():
-        value = {base: named for base, _, named in (part.rpartition("=") for part in value.split())}
-    if not isinstance(value, dict):
-        raise ConfigError(
-            f'{name} must be a table: "localhost:8000" = "my-server", got {value!r};'
-            " in a variable localhost:8000=my-server"
-        )
-    problems, known = [], dict[str, str]()
-    for base, provider in value.items():
-        place = base_urls.plain(base)
-        problem = _problem_of_provider(base, place, provider) or (
-            f"is the same place as one with another name, {known[place]!r}; keep one"
-            if place is not None and known.get(place, provider) != provider
-            else None
-        )
-        if problem or place is None:
-            problems.append(f"{name}: {'...' if '@' in base else repr(base)} {problem}")
-        else:
-            known[place] = provider
-    if problems:
-        raise ConfigError(*problems)
-    return MappingProxyType(known)
+    if value == {}:
+        return MappingProxyType({})
+    from headway import provider_names  # noqa: PLC0415 - few have any
 
-
-def _problem_of_provider(base: str, place: str | None, provider: object) -> str | None:
-    if isinstance(provider, dict):
-        return f'has dots, so it needs quotes: "{base}.{next(iter(provider), "com")}" = "my-server"'
-    if place is None:
-        return (
-            "is neither a host nor a base URL;"
-            ' write it like "localhost:8000" or "https://gateway.example.com/openai"'
-        )
-    try:
-        if isinstance(provider, str) and keys.llm_key(provider) == f"llm/{provider}":
-            return None
-    except ConfigError:
-        pass
-    return (
-        f"= {provider!r} must be the name of a provider, a text without blanks and slashes;"
-        ' write it like "my-server"'
-    )
+    return MappingProxyType(provider_names.checked(value, name))
 
 
 class Setting:

@@ -38,7 +38,7 @@ def test_without_a_table_nobody_is_named(home: str) -> None:
     [
         ("localhost", "localhost"),
         ("LocalHost.:11434", "localhost:11434"),
-        ("http://127.0.0.1:8000/", "127.0.0.1:8000"),
+        ("HTTP://127.0.0.1:8000/", "127.0.0.1:8000"),
         ("https://Gateway.Example.com:443/OpenAI/v1/", "gateway.example.com/OpenAI/v1"),
         ("gateway.example.com/openai", "gateway.example.com/openai"),
         ("[::1]:8080", "[::1]:8080"),
@@ -119,7 +119,7 @@ def test_all_problems_are_reported_together(home: str) -> None:
     assert any("'c.d' is the same place as one with another name, 'one'" in p for p in problems)
 
 
-@pytest.mark.parametrize("value", ["mine", "=", "localhost=", "=mine", "a=b=c", "a b=c"])
+@pytest.mark.parametrize("value", ["mine", "=", "localhost=", "=mine", "a=b=c", "a b=c", "a=b a=c"])
 def test_a_bad_variable_is_refused(home: str, value: str) -> None:
     """It is named, and beats the file also when it is wrong."""
     problems = _problems(home, 'localhost = "mine"', HEADWAY_LLM_PROVIDERS=value)
