@@ -117,7 +117,7 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     sources = {limits.FILE: file, limits.ENVIRONMENT: "HEADWAY_LIMITS"}
     for line in sorted({*lines, default}, key=lambda line: line.pattern):
         source = sources.get(line.source, line.source)
-        yield f'limits."{line.pattern}"', limits.shown(line.slots), source
+        yield f'limits."{line.pattern}"', line.written(), source
     for name in ("HEADWAY_LEASE", "HEADWAY_TASK"):
         if os.environ.get(name):
             yield name, os.environ[name], "environment"
@@ -149,4 +149,10 @@ def _path() -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "-"
+    if isinstance(value, dict):
+        parts = (
+            f'{name} = "{x}"' if isinstance(x, str) else f"{name} = {x}"
+            for name, x in value.items()
+        )
+        return f"{{ {', '.join(parts)} }}"
     return output.clean(str(value))
