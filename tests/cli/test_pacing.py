@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,6 +160,7 @@ def test_a_narrow_terminal_is_not_exceeded(shell: Shell, governor: Governor) -> 
     lines = [one.rstrip("\r") for one in terminal.text.splitlines()]
     assert max(len(one) for one in lines) <= 80
     assert "cooling, 5 min" in terminal.text
+    assert "llm/anthropic" in terminal.text
 
 
 # -- who waits --------------------------------------------------------------------------
@@ -166,14 +168,15 @@ def test_a_narrow_terminal_is_not_exceeded(shell: Shell, governor: Governor) -> 
 
 def test_who_waits_for_the_end_of_a_cool_down_is_told_it(shell: Shell, governor: Governor) -> None:
     """The queue has the countdown, and why tells what will happen and who can shorten it."""
+    shell.holding("llm/openai")
     end = governor.cool_down("llm/openai", 300, reason=WHY)
     ticket = shell.waiting(MODEL)
 
     title = shell.run("queue").stdout.splitlines()[0]
     story = shell.run("why", ticket).stdout
 
-    assert title == f"llm/openai: cooling, 5 min left ({WHY}), 0/unlimited in use, 1 waiting"
-    assert f"because    llm/openai is cooling, 5 min left ({WHY}), 0 of unlimited in use" in story
+    assert title == f"llm/openai: cooling, 5 min left ({WHY}), 1/unlimited in use, 1 waiting"
+    assert f"because    llm/openai is cooling, 5 min left ({WHY}), 1 of unlimited in use" in story
     clocks = [time_of_day(moment) for moment in (end - 1, end, end + 1)]
     assert any(f"then       at {clock} one request goes first; when" in story for clock in clocks)
     assert "may take   about 5 min" in story
@@ -467,9 +470,12 @@ def test_a_countdown_is_no_news(shell: Shell, governor: Governor) -> None:
     """That a key cools is told once; a longer cool-down, its end and the probe are news."""
     diary = Diary(Cards(str(shell.home / "live")))
 
-    def news() -> list[str]:
-        told = len(diary.events)
-        return [event.detail for event in diary.read(governor.snapshot())[told:]]
+    def news(*, probing: bool = False) -> list[str]:
+        told, seen = len(diary.events), governor.snapshot()
+        if probing:
+            limits = [replace(one, cooling_until=None, probing=True) for one in seen.limits]
+            seen = replace(seen, limits=tuple(one for one in limits if one.key == "llm/google"))
+        return [event.detail for event in diary.read(seen)[told:]]
 
     with governor.slot("llm/google"):
         pass
@@ -479,7 +485,7 @@ def test_a_countdown_is_no_news(shell: Shell, governor: Governor) -> None:
     assert news() == []
     governor.cool_down("llm/google", 2000, reason="429")
     assert news() == ["is cooling, 33 min left (429)"]
+    assert news(probing=True) == ["is cooled down, one request tries first (429)"]
+    assert news(probing=True) == []
     governor.resume("llm/google")
     assert news() == ["cools no more"]
-    cool_for_a_moment(shell, governor, "llm/google")
-    assert news() == ["is cooled down, one request tries first (529)"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("resume")
 @click.argument("key", callback=arguments.key, shell_complete=completing.closed)
 def command(key: str) -> int:
-    """Let people in on KEY again, after a pause or before a cool-down is over.
+    """End a pause or a cool-down of KEY: let people in again.
 
     Those in line go first. A cool-down ends at once, for everyone, and nobody tries the
     key first: do that if you know better than the provider said. If KEY was neither
