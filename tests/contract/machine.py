@@ -434,12 +434,10 @@ def _same(model: oracle.Picture, real: oracle.Picture) -> None:
 
 
 def _cooling(state: KeyState) -> tuple[object, ...] | None:
-    """A cool-down; whether it is over is noted when somebody looks after it."""
     cooldown = state.cooldown
     if cooldown is None:
         return None
-    is_over = cooldown.over or state.cooling_seconds is None
-    return cooldown.since, cooldown.until, cooldown.reason, cooldown.probe, is_over
+    return cooldown.since, cooldown.until, cooldown.reason, cooldown.probe, cooldown.over
 
 
 def _by_token(picture: oracle.Picture) -> list[str]:

@@ -242,6 +242,7 @@ def test_the_picture_has_the_time_that_is_left(rig: Rig) -> None:
     assert state.obstacle() == "cooling"
     rig.clock.move(16)
     assert rig.state(PROVIDER).cooling_seconds is None
+    assert rig.state(PROVIDER).admits(1), "whoever looks before asking would never ask"
 
 
 def test_a_part_of_the_probe_goes_on_with_it(rig: Rig) -> None:

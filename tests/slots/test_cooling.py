@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_who_waits_is_let_in_when_the_time_has_come(
     """Nothing else happens in this process or in any other."""
     governor = govern()
     governor.cool_down(PROVIDER, 0.3, reason="429")
-    workers = [Worker(lambda n=n: ask(governor, f"t{n}")) for n in range(3)]
+    workers = [Worker(partial(ask, governor, f"t{n}")) for n in range(3)]
     until(lambda: len(waiting_tasks(governor)) == 3)
     for worker in workers:
         assert worker.result()
@@ -202,9 +203,11 @@ def test_one_goes_first_and_the_rest_when_it_was_answered(govern: Govern) -> Non
     governor = govern()
     governor.cool_down(PROVIDER, 0.1)
     helds: list[Held] = []
-    workers = [
-        Worker(lambda n=n: helds.append(Held(governor, MODEL, task=f"t{n}"))) for n in range(3)
-    ]
+
+    def hold() -> None:
+        helds.append(Held(governor, MODEL))
+
+    workers = [Worker(hold) for _ in range(3)]
     until(lambda: holding_tasks(governor))
     until(lambda: len(helds) == 1)
     assert len(waiting_tasks(governor)) == 2

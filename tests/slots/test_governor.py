@@ -126,7 +126,7 @@ def test_a_snapshot_has_exactly_the_documented_fields(govern: Govern) -> None:
     assert set(seen) == {"limits", "leases", "waiting"}
     limit_fields = (
         "key limit source used reserved free waiting paused cooling_until cooling_reason"
-        " requests_per_minute requests_lately"
+        " probing requests_per_minute requests_lately next_request_at"
     )
     for limit in seen["limits"]:
         assert set(limit) == set(limit_fields.split())

@@ -118,6 +118,10 @@ class Cooldown:
         self.since, self.until, self.reason = since, until, reason
         self.over, self.probe = over, probe
 
+    def has_passed(self, now: float) -> bool:
+        """Whether its time is over; a clock before its beginning is of another start."""
+        return not self.since <= now < self.until
+
     def admits_probe(self) -> bool:
         """Whether one may pass."""
         return self.over and self.probe is None
@@ -215,7 +219,9 @@ class KeyState:
         counting = [at for at in admitted if oldest < at <= newest]
         self.spent = len(counting)
         cooldown = self.cooldown
-        if cooldown is not None and cooldown.since <= now < cooldown.until and not cooldown.over:
+        if cooldown is not None:
+            cooldown.over = cooldown.over or cooldown.has_passed(now)
+        if cooldown is not None and not cooldown.over:
             self.cooling_seconds = cooldown.until - now
         elif counting and self.spent + self.promised >= self.budget:
             self.budget_seconds = max(0.0, counting[0] / 1000 + WINDOW_SECONDS - now)

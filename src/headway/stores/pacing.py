@@ -44,14 +44,10 @@ class Pacing:
         before, cooldown = state.spent, state.cooldown
         if state.budget < UNCAPPED and state.spent:
             self._book.forgive(state)
-        is_over = cooldown is not None and not cooldown.over and self._has_passed(cooldown)
-        if is_over and cooldown is not None:
-            cooldown.over = True
-        return is_over or state.spent < before
-
-    def _has_passed(self, cooldown: Cooldown) -> bool:
-        # A clock that stands before its beginning is that of another start of the machine.
-        return not cooldown.since <= self._book.now < cooldown.until
+        if cooldown is None or cooldown.over or not cooldown.has_passed(self._book.now):
+            return state.spent < before
+        cooldown.over = True
+        return True
 
     def cool_down(self, key: str, seconds: float | None, reason: str, *, jitter: float) -> float:
         """Leave a key alone from now on, for everyone; how many seconds that will last.
