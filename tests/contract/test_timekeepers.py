@@ -1,0 +1,96 @@
+"""Who watches the clock in a home: the process of the first in line to the moment, others later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contract.houses import SqliteHouse
+from tests.contract.rig import Rig
+
+from headway.stores.book import WINDOW_SECONDS
+from headway.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import FakeClock
+
+MODEL, PROVIDER = "llm/openai/gpt", "llm/openai"
+LATER = 0.25
+
+
+@pytest.fixture
+def rig(tmp_path: Path, clock: FakeClock) -> Iterator[Rig]:
+    """Three holders of one home."""
+    house = SqliteHouse(str(tmp_path / "house"), clock=clock, max_waiting=100)
+    made = Rig(house, clock)
+    yield made
+    house.close(made.holders)
+
+
+def _due(rig: Rig, holder: int) -> float | None:
+    """When a holder means to look after what time brings, in seconds from now."""
+    store = rig.holders[holder]
+    assert isinstance(store, SqliteStore)
+    due = store._wakeups._find_due()
+    return None if due is None else due - rig.clock()
+
+
+def _messages(rig: Rig, holder: int) -> str:
+    """What was sent to a holder and not read."""
+    store = rig.holders[holder]
+    assert isinstance(store, SqliteStore)
+    messages, _, _ = store._home.presence.receive(0)
+    return "".join(messages)
+
+
+def test_who_comes_to_wait_knows_when(rig: Rig) -> None:
+    """Without a look at anything but its own answer."""
+    assert _due(rig, 0) is None
+    rig.cool(PROVIDER, 20)
+    rig.ask(MODEL, by=0)
+    rig.ask(MODEL, by=1)
+    assert _due(rig, 0) == pytest.approx(20)
+    assert _due(rig, 1) == pytest.approx(20 + LATER)
+    assert _due(rig, 2) is None, "who does not wait has nothing to keep"
+
+
+def test_who_becomes_the_first_in_line_is_told_to_watch(rig: Rig) -> None:
+    """Then it is to the moment."""
+    rig.cool(PROVIDER, 20)
+    first = rig.ask(MODEL, by=0)
+    rig.ask(MODEL, by=1)
+    assert _due(rig, 1) == pytest.approx(20 + LATER)
+    rig.withdraw(first)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) == pytest.approx(20)
+
+
+def test_a_cool_down_is_told_to_who_is_in_line_already(rig: Rig) -> None:
+    """It waited for room, and knew of no time."""
+    rig.limits({PROVIDER: 1})
+    rig.ask(PROVIDER, by=2)
+    rig.ask(MODEL, by=1)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) is None
+    rig.cool(PROVIDER, 20)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) == pytest.approx(20)
+
+
+def test_the_next_in_line_for_a_budget_is_told_each_time(rig: Rig) -> None:
+    """Also if it knows all who hold something: the time is what is new."""
+    rig.limits({PROVIDER: {"requests_per_minute": 1}})
+    rig.ask(MODEL, by=0)
+    for _ in range(3):
+        rig.ask(MODEL, by=1)
+        rig.ask(MODEL, by=2)
+    for turn in range(4):
+        told = 2 - turn % 2  # whose ticket is next after this one
+        _messages(rig, told)
+        rig.clock.move(WINDOW_SECONDS)
+        rig.store.tend()
+        assert "h\n" in _messages(rig, told), f"turn {turn}"
+        rig.look()
