@@ -25,12 +25,14 @@ class SettingsFile:
         self.path = os.path.join(home, config.FILE_NAME)
 
     def set_limit(self, key: str, limit: Written) -> None:
-        """Write a key's line; a table that is there keeps its comments and order."""
+        """Write parts of a key's line; those that it has besides stay, and so do comments."""
         document = self._read()
         table = document.setdefault("limits", _table())
         present = table.get(key)
-        if isinstance(limit, dict) and isinstance(present, dict) and limit.keys() >= present.keys():
-            present.update(limit)
+        if isinstance(present, dict):
+            present.update(_parts(limit))
+        elif present is not None and isinstance(limit, dict):
+            table[key] = _inline({"slots": present, **limit})
         else:
             table[key] = _inline(limit)
         self._write(document)
@@ -132,6 +134,10 @@ def _with_list(document: TOMLDocument, paused: list[str]) -> TOMLDocument:
     import tomlkit  # noqa: PLC0415
 
     return tomlkit.parse(tomlkit.dumps({"paused": paused}) + tomlkit.dumps(document))
+
+
+def _parts(limit: Written) -> dict[str, int | str]:
+    return limit if isinstance(limit, dict) else {"slots": limit}
 
 
 def _inline(limit: Written) -> object:

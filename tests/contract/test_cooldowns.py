@@ -258,6 +258,18 @@ def test_a_part_of_the_probe_goes_on_with_it(rig: Rig) -> None:
     assert rig.runs(other)
 
 
+def test_a_part_of_the_probe_may_wait_for_something_else(rig: Rig) -> None:
+    """That is no wait for itself."""
+    rig.limits({"llm/anthropic": 1})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe, other = rig.ask(PROVIDER), rig.ask("llm/anthropic")
+    child = rig.ask(MODEL, "llm/anthropic", parent=probe)
+    assert rig.at(child) == "llm/anthropic"
+    rig.release(other)
+    assert rig.runs(child)
+
+
 def test_a_wait_for_ones_own_probe_is_refused(rig: Rig) -> None:
     """Nothing is lent inside of a process."""
     rig.cool(PROVIDER, 20)

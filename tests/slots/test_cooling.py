@@ -240,3 +240,17 @@ def test_the_async_twin(govern: Govern) -> None:
     governor = govern()
     end = asyncio.run(governor.acool_down(PROVIDER, 60, reason="429"))
     assert 50 < end - time.time() <= 66
+
+
+def test_ctrl_c_in_the_middle_leaves_no_probe_that_nobody_is() -> None:
+    """A memory store makes its counts anew from its tickets, and so who tries first."""
+    with Governor("memory://", limits={"llm": 1}) as governor:
+        store: Any = governor.turnstile.store
+        with Held(governor, "llm") as held:
+            governor.cool_down(PROVIDER, 0.01)
+            worker = Worker(lambda: enter(governor, "it"))
+            until(lambda: governor.snapshot().waiting[0].blocked_by.key == "llm")
+            store._book.recount(store._admission)
+            assert governor.snapshot().waiting[0].blocked_by.key == "llm"
+            held.let_go()
+        worker.result()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway import ConfigError
+from headway import ConfigError, limits
 from headway.limits import UNCAPPED, UNLIMITED, Line, Terms, parse_lines, shown, slots
 
 segments = st.sampled_from(["a", "b", "*"])
@@ -111,3 +112,57 @@ def test_all_bad_lines_are_reported_together() -> None:
 
     assert len(caught.value.problems) == 3
     assert all(problem.startswith("here") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        (4, {"slots": 4}),
+        ({"slots": 4}, {"slots": 4}),
+        ({"requests_per_minute": 60}, {"requests_per_minute": 60}),
+        (
+            {"slots": "unlimited", "requests_per_minute": 1},
+            {"slots": "unlimited", "requests_per_minute": 1},
+        ),
+    ],
+)
+def test_a_limit_may_be_a_table_of_parts(value: Any, parts: dict[str, object]) -> None:
+    """Each of them optional."""
+    assert limits.line("llm/a", value, source="file", where="x").parts() == parts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "problem"),
+    [
+        ("llm/a", {}, "says nothing"),
+        ("llm/a", {"slot": 4}, "'slot' is not a part of a limit; known are slots and"),
+        ("llm/a", {"slots": 0}, "slots = 0 is not a limit"),
+        ("llm/a", {"requests_per_minute": 1.5}, "requests_per_minute = 1.5 is not a budget"),
+        ("llm/a", {"requests_per_minute": True}, "requests_per_minute = True is not a budget"),
+        ("agent", {"requests_per_minute": 5}, "for keys of LLM requests"),
+        ("*/a", {"requests_per_minute": 5}, "for keys of LLM requests"),
+        ("llm/a", {3: 4}, "3 is not a part"),
+    ],
+)
+def test_a_bad_table_is_refused_by_name(pattern: str, value: Any, problem: str) -> None:
+    """With what could stand there."""
+    with pytest.raises(ConfigError) as caught:
+        limits.line(pattern, value, source="file", where="here")
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith("here")
+
+
+def test_all_bad_parts_are_reported_together() -> None:
+    """One run of an editor mends them all."""
+    with pytest.raises(ConfigError) as caught:
+        limits.line("llm", {"slots": 0, "requests_per_minute": -1}, source="file", where="x")
+    assert len(caught.value.problems) == 2
+
+
+def test_an_offered_budget_that_meets_another_is_told() -> None:
+    """As for slots."""
+    present = limits.line("llm", {"slots": 4, "requests_per_minute": 1}, source="file", where="")
+    offered = limits.line("llm", {"slots": 4, "requests_per_minute": 2}, source="code", where="")
+    terms, met = limits.Terms([present]).with_offered([offered])
+    assert terms.budget("llm") == 1
+    assert met == [(offered, present)]

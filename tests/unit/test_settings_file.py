@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway import ConfigError
+from headway import ConfigError, config
 from headway.settings_file import SettingsFile
 
 
@@ -45,6 +45,26 @@ def test_setting_back_gives_the_same_file(home: str, path: Path) -> None:
         file.set_limit("a", limit)
 
     assert path.read_text() == before
+
+
+def test_a_table_is_changed_part_by_part(home: str, path: Path) -> None:
+    """What else a person wrote there stays, wherever it came from."""
+    before = '[limits]\n"llm/a" = { requests_per_minute = 60, slots = 4 } # both\n"llm/b" = 3\n'
+    path.write_text(before)
+    file = SettingsFile(home)
+
+    file.set_limit("llm/a", 5)
+    file.set_limit("llm/b", {"requests_per_minute": 9})
+    file.set_limit("llm/c", {"requests_per_minute": 7})
+    file.set_limit("llm/a", {"requests_per_minute": 61})
+
+    after = (
+        before.replace("60", "61")
+        .replace("4 }", "5 }")
+        .replace("= 3", "= {slots = 3, requests_per_minute = 9}")
+    )
+    assert path.read_text() == after + '"llm/c" = {requests_per_minute = 7}\n'
+    config.load(home, {})
 
 
 def test_unsetting_what_is_not_there_writes_nothing(home: str, path: Path) -> None:
