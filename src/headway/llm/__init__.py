@@ -1,0 +1,1 @@
+"""LLM calls (stand-in)."""
