@@ -1,0 +1,116 @@
+"""One call of a model: what it counts on, what its answer teaches, and how its body ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from headway.llm.advice import advice_of
+from headway.llm.endings import watch
+from headway.telling import warn
+
+if TYPE_CHECKING:
+    from headway.governor import Governor
+    from headway.llm.advice import Advice
+    from headway.llm.endings import Ending
+    from headway.llm.families import Family
+    from headway.slot import Lease, Slot
+
+# What a body is doing. Those that were idle at one look and at the next may have been
+# dropped, and are looked for once (see ``dropped.py``).
+READING, IDLE, SEEN_IDLE, LOOKED_FOR = range(4)
+
+_GOOD = range(200, 300)
+
+
+class Target:
+    """A model of a provider, as one governor counts it."""
+
+    __slots__ = ("_slot", "governor", "key", "provider_key")
+
+    def __init__(self, governor: Governor, key: str, provider_key: str, slot: Slot) -> None:
+        self.governor, self.key, self.provider_key = governor, key, provider_key
+        self._slot = slot
+
+    def new_call(self, family: Family, *, raise_truncated: bool) -> Call:
+        """A call that has no slot yet."""
+        return Call(self, self._slot.another(), family, raise_truncated=raise_truncated)
+
+
+class Call:
+    """A request, from the queue to the end of its answer."""
+
+    __slots__ = (
+        "__weakref__",
+        "_family",
+        "_raise_truncated",
+        "_target",
+        "ending",
+        "lease",
+        "pulse",
+        "slot",
+    )
+
+    lease: Lease
+
+    def __init__(
+        self, target: Target, slot: Slot, family: Family, *, raise_truncated: bool
+    ) -> None:
+        self._target, self.slot, self._family = target, slot, family
+        self._raise_truncated = raise_truncated
+        self.ending: Ending | None = None
+        self.pulse = IDLE
+
+    # -- the answer's headers ---------------------------------------------------------
+
+    def learn(self, response: Any, path: str) -> Advice | None:
+        """Take note of an answer; the advice in it has to be followed with ``cool_down``."""
+        status, headers = response.status_code, response.headers
+        try:
+            if status in _GOOD:
+                self.ending = watch(
+                    path, headers.get("content-type", ""), headers.get("content-encoding", "")
+                )
+            advice = advice_of(status, headers, time.time())
+            if advice is None:
+                self._target.governor.turnstile.prove(self.lease.ticket)
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say("could not take note of the answer", error)
+            return None
+        return advice
+
+    def cool_down(self, advice: Advice) -> None:
+        """Have everyone wait as the provider asks, while this call still has its slot."""
+        target = self._target
+        key = target.provider_key if advice.whole_provider else target.key
+        try:
+            target.governor.cool_down(key, advice.seconds, reason=advice.reason)
+            teller = target.governor.turnstile.teller
+            teller.rate_limited(self.lease.ticket, key, advice.seconds)
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say(f"could not pause {key} ({advice.reason})", error)
+
+    # -- the answer's end ---------------------------------------------------------------
+
+    def judge(self) -> None:
+        """The body came to its end: was it the whole answer?"""
+        if self.ending is None or self.ending.complete:
+            return
+        reason = "its stream ended without its last event"
+        self._truncated(reason)
+        if self._raise_truncated:
+            raise self._family.truncated(self.lease.keys, self.lease.id, reason)
+
+    def broke_off(self, error: BaseException) -> None:
+        """The body failed; who cancelled it or pressed Ctrl-C knows that."""
+        if isinstance(error, Exception) and not (self.ending and self.ending.complete):
+            self._truncated(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+    def _truncated(self, reason: str) -> None:
+        try:
+            self._target.governor.turnstile.teller.truncated(self.lease.ticket, reason)
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say(f"could not tell that it was cut ({reason})", error)
+
+    def _say(self, what: str, error: Exception) -> None:
+        warn(f"{self.lease.id} on {self._target.key}: {what}: {error}")

@@ -1,0 +1,69 @@
+"""Which provider and model a request is for, and how that is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headway.governor import default
+from headway.llm.calls import Target
+from headway.llm.naming import key_of, model_of, provider_of
+
+if TYPE_CHECKING:
+    from headway.governor import Governor
+    from headway.llm.options import Options
+
+_CACHE_SIZE = 1024
+
+
+class Targets:
+    """Finds the targets of one transport's requests, and remembers them."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._governor = options.governor
+        self._providers: dict[tuple[str, str], str] = {}
+        self._targets: dict[tuple[str, str | None], Target] = {}
+
+    def find(self, request: Any, path: str) -> Target:
+        """The target of a request; its body is looked at only if it is in memory."""
+        governor = self._governor
+        if governor is None or (governor.closed and self._options.governor is None):
+            self._targets.clear()
+            governor = self._governor = default()
+        provider = self._options.provider or self._provider(governor, request.url.host, path)
+        model = model_of(path, request.headers.get("content-type", ""), body_of(request) or b"")
+        target = self._targets.get((provider, model))
+        if target is None or target.governor is not governor:
+            if len(self._targets) >= _CACHE_SIZE:
+                self._targets.clear()
+            target = self._targets[provider, model] = self._new(governor, provider, model)
+        return target
+
+    def _provider(self, governor: Governor, host: str, path: str) -> str:
+        provider = self._providers.get((host, path))
+        if provider is None:
+            if len(self._providers) >= _CACHE_SIZE:
+                self._providers.clear()
+            provider = provider_of(host, path, governor.settings.providers)
+            self._providers[host, path] = provider
+        return provider
+
+    def _new(self, governor: Governor, provider: str, model: str | None) -> Target:
+        options, key = self._options, key_of(provider, model)
+        slot = governor.slot(
+            key,
+            task=options.task,
+            priority=options.priority,
+            timeout=options.timeout_seconds,
+            on_wait=options.on_wait,
+        )
+        return Target(governor, key, key_of(provider, None), slot)
+
+
+def body_of(request: Any) -> bytes | None:
+    """The body, if it is in memory. One that is still to be read is left alone."""
+    try:
+        body: bytes = request.content
+    except RuntimeError:  # RequestNotRead, of either family
+        return None
+    return body
