@@ -22,6 +22,7 @@ class LeasedBody:
 
     def __init__(self, stream: Any, call: Call) -> None:
         self._stream, self._call = stream, call
+        self._is_open = True
 
     def __iter__(self) -> Iterator[bytes]:
         call, ending = self._call, self._call.ending
@@ -44,7 +45,9 @@ class LeasedBody:
     def close(self) -> None:
         """The provider is hung up on first, so that nobody is let in beside a running request."""
         try:
-            self._stream.close()
+            if self._is_open:
+                self._is_open = False
+                self._stream.close()
         finally:
             self._call.slot.__exit__(None, None, None)
 
@@ -61,6 +64,7 @@ class AsyncLeasedBody:
 
     def __init__(self, stream: Any, call: Call) -> None:
         self._stream, self._call = stream, call
+        self._is_open = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         call, ending = self._call, self._call.ending
@@ -83,7 +87,9 @@ class AsyncLeasedBody:
     async def aclose(self) -> None:
         """Like ``close`` of a plain body; a cancellation does not stop it half-way."""
         try:
-            await self._stream.aclose()
+            if self._is_open:
+                self._is_open = False
+                await self._stream.aclose()
         except BaseException as error:
             await self._call.slot.__aexit__(type(error), error, error.__traceback__)
             raise

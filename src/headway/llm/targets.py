@@ -21,7 +21,7 @@ class Targets:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._governor = options.governor
-        self._providers: dict[tuple[str, str], str] = {}
+        self._providers: dict[tuple[bytes, str], str] = {}
         self._targets: dict[tuple[str, str | None], Target] = {}
 
     def find(self, request: Any, path: str) -> Target:
@@ -30,7 +30,7 @@ class Targets:
         if governor is None or (governor.closed and self._options.governor is None):
             self._targets.clear()
             governor = self._governor = default()
-        provider = self._options.provider or self._provider(governor, request.url.host, path)
+        provider = self._options.provider or self._provider(governor, request.url.netloc, path)
         model = model_of(path, request.headers.get("content-type", ""), body_of(request) or b"")
         target = self._targets.get((provider, model))
         if target is None or target.governor is not governor:
@@ -39,13 +39,13 @@ class Targets:
             target = self._targets[provider, model] = self._new(governor, provider, model)
         return target
 
-    def _provider(self, governor: Governor, host: str, path: str) -> str:
-        provider = self._providers.get((host, path))
+    def _provider(self, governor: Governor, netloc: bytes, path: str) -> str:
+        provider = self._providers.get((netloc, path))
         if provider is None:
             if len(self._providers) >= _CACHE_SIZE:
                 self._providers.clear()
-            provider = provider_of(host, path, governor.settings.providers)
-            self._providers[host, path] = provider
+            provider = provider_of(netloc.decode(), path, governor.settings.providers)
+            self._providers[netloc, path] = provider
         return provider
 
     def _new(self, governor: Governor, provider: str, model: str | None) -> Target:
