@@ -74,14 +74,21 @@ def test_a_429_cools_its_model_down_before_its_slot_is_free(
     assert proven == []
 
 
-@pytest.mark.parametrize("status", [503, 529])
 def test_an_overloaded_provider_cools_down_as_a_whole(
-    lib: Any, call: Callable[..., Any], cooled: list[Call], status: int
+    lib: Any, call: Callable[..., Any], cooled: list[Call]
 ) -> None:
     """Its other models would fare no better."""
-    call(Provider(lib, status=status))
+    call(Provider(lib, status=529))
 
     assert [(key, seconds) for key, seconds, _, _ in cooled] == [("llm/openai", None)]
+
+
+def test_a_503_without_advice_teaches_nothing(
+    lib: Any, call: Callable[..., Any], cooled: list[Call], proven: list[str]
+) -> None:
+    """Neither that the provider is well nor that it is to be left alone."""
+    assert call(Provider(lib, status=503)).status_code == 503
+    assert (cooled, proven) == ([], [])
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 500])

@@ -112,7 +112,7 @@ def test_without_advice_it_waits_longer_each_time(
     lib: Any, call: Callable[..., Any], waits: list[float]
 ) -> None:
     """As stamina does, with its jitter."""
-    call(Moody(lib, 429, 429, 429), retry=Retry(attempts=4))
+    call(Moody(lib, 429, 503, 529), retry=Retry(attempts=4))
     bases = (0.5, 1.0, 2.0)
     assert all(base <= wait <= base + 1 for base, wait in zip(bases, waits, strict=True)), waits
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 READING, IDLE, SEEN_IDLE, LOOKED_FOR = range(4)
 
 _GOOD = range(200, 300)
+# Too many requests, unavailable, overloaded: come back later.
+REFUSALS = (429, 503, 529)
 
 
 class Target:
@@ -71,13 +73,12 @@ class Call:
                 self.ending = watch(
                     path, headers.get("content-type", ""), headers.get("content-encoding", "")
                 )
-            advice = advice_of(status, headers, time.time())
-            if advice is None:
-                self._target.governor.turnstile.prove(self.lease.ticket)
+            if status in REFUSALS:
+                return advice_of(status, headers, time.time())
+            self._target.governor.turnstile.prove(self.lease.ticket)
         except Exception as error:  # noqa: BLE001 - the answer is worth more
             self._say("could not take note of the answer", error)
-            return None
-        return advice
+        return None
 
     def cool_down(self, advice: Advice) -> None:
         """Have everyone wait as the provider asks, while this call still has its slot."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from headway import aio
 from headway.errors import DeadlockRefused, HeadwayError
 from headway.llm import dropped, retrying
+from headway.llm.calls import REFUSALS
 from headway.llm.families import family_of
 from headway.llm.options import Options
 from headway.llm.retrying import TurnedAway
@@ -88,10 +89,10 @@ class HeadwayTransport(_Transport):
 
         def attempt() -> Any:
             response, advice = self._send(request, family)
-            if advice is None:
+            if response.status_code not in REFUSALS:
                 return response
             response.read()
-            raise TurnedAway(response, advice.seconds)
+            raise TurnedAway(response, advice.seconds if advice else None)
 
         return retrying.send(retry, family, attempt)
 
@@ -190,10 +191,10 @@ class AsyncHeadwayTransport(_AsyncTransport):
 
         async def attempt() -> Any:
             response, advice = await self._send(request, family)
-            if advice is None:
+            if response.status_code not in REFUSALS:
                 return response
             await response.aread()
-            raise TurnedAway(response, advice.seconds)
+            raise TurnedAway(response, advice.seconds if advice else None)
 
         return await retrying.asend(retry, family, attempt)
 
