@@ -27,7 +27,7 @@ LIMIT = 4
 CALLS = 100
 URL = "https://api.openai.com/v1/chat/completions"
 ASK = json.dumps(
-    {"model": "gpt", "messages": [{"role": "user", "content": "why? " * 200}]}
+    {"messages": [{"role": "user", "content": "why? " * 200}], "model": "gpt"}
 ).encode()
 ASK_HEADERS = {"content-type": "application/json"}
 CHUNK = b'data: {"choices": [{"delta": {"content": "' + b"word " * 10 + b'"}}]}\n\n'

@@ -21,17 +21,21 @@ class Targets:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._governor = options.governor
-        self._providers: dict[tuple[bytes, str], str] = {}
+        # What a URL tells: the provider, and the model if its path names one.
+        self._places: dict[tuple[bytes, str], tuple[str, str | None]] = {}
         self._targets: dict[tuple[str, str | None], Target] = {}
 
     def find(self, request: Any, path: str) -> Target:
         """The target of a request; its body is looked at only if it is in memory."""
         governor = self._governor
         if governor is None or (governor.closed and self._options.governor is None):
+            self._places.clear()
             self._targets.clear()
             governor = self._governor = default()
-        provider = self._options.provider or self._provider(governor, request.url.netloc, path)
-        model = model_of(path, request.headers.get("content-type", ""), body_of(request) or b"")
+        url = request.url
+        provider, model = self._places.get((url.netloc, path)) or self._place(governor, url, path)
+        if model is None and (body := body_of(request)):
+            model = model_of("", request.headers.get("content-type", ""), body)
         target = self._targets.get((provider, model))
         if target is None or target.governor is not governor:
             if len(self._targets) >= _CACHE_SIZE:
@@ -39,14 +43,13 @@ class Targets:
             target = self._targets[provider, model] = self._new(governor, provider, model)
         return target
 
-    def _provider(self, governor: Governor, netloc: bytes, path: str) -> str:
-        provider = self._providers.get((netloc, path))
-        if provider is None:
-            if len(self._providers) >= _CACHE_SIZE:
-                self._providers.clear()
-            provider = provider_of(netloc.decode(), path, governor.settings.providers)
-            self._providers[netloc, path] = provider
-        return provider
+    def _place(self, governor: Governor, url: Any, path: str) -> tuple[str, str | None]:
+        known = governor.settings.providers
+        provider = self._options.provider or provider_of(url.netloc.decode(), path, known)
+        if len(self._places) >= _CACHE_SIZE:
+            self._places.clear()
+        place = self._places[url.netloc, path] = provider, model_of(path, "", b"")
+        return place
 
     def _new(self, governor: Governor, provider: str, model: str | None) -> Target:
         options, key = self._options, key_of(provider, model)
