@@ -181,27 +181,47 @@ def test_a_stream_dropped_by_a_program_that_sits_still_is_found(
     until(lambda: used(governor) == 0)
 
 
-def test_a_stream_that_stands_still_is_looked_for_once(
+def test_a_stream_that_stands_still_is_looked_for_ever_more_rarely(
     lib: Any, governor: Governor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Collecting takes time; a slow reader does not cause it again and again."""
     collected: list[int] = []
+    monkeypatch.setattr(dropped, "LOOK_SECONDS", 3600.0)
     monkeypatch.setattr(dropped.gc, "collect", lambda: collected.append(1))
     response = open_stream(client_of(lib, governor, Provider(lib, WHOLE)))
     pieces = response.iter_raw()
 
-    for _ in range(5):
-        assert dropped._look()
-    assert len(collected) == 1
+    def times(looks: int) -> int:
+        collected.clear()
+        for _ in range(looks):
+            assert dropped._look()
+        return len(collected)
+
+    assert [times(1), times(1), times(14), times(16), times(32)] == [0, 1, 3, 1, 1]
     next(pieces)
-    assert dropped._look()
-    assert len(collected) == 1
-    for _ in range(5):
-        assert dropped._look()
-    assert len(collected) == 2
+    assert [times(1), times(1), times(1)] == [0, 1, 0]
     response.close()
     assert not dropped._look()
     assert used(governor) == 0
+
+
+def test_a_stream_that_somebody_waits_for_is_not_looked_for(
+    lib: Any, governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model may think for as long as it likes."""
+    collected: list[int] = []
+    monkeypatch.setattr(dropped, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(dropped.gc, "collect", lambda: collected.append(1))
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(8):
+            assert dropped._look()
+        yield b"at last"
+
+    provider = Provider(lib)
+    provider.pieces = pieces()  # type: ignore[assignment]
+    assert ask(client_of(lib, governor, provider)).content == b"at last"
+    assert collected == []
 
 
 @pytest.mark.usefixtures("_no_collector")

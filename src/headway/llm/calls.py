@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from headway.llm.families import Family
     from headway.slot import Lease, Slot
 
-# What a body is doing. Those that were idle at one look and at the next may have been
-# dropped, and are looked for once (see ``dropped.py``).
-READING, IDLE, SEEN_IDLE, LOOKED_FOR = range(4)
+# What a body is doing: somebody waits for its next piece, or nobody does. Those that are idle
+# may have been dropped; how often that was seen is counted on from here (``dropped.py``).
+READING, IDLE = -1, 0
 
 _GOOD = range(200, 300)
 # Too many requests, unavailable, overloaded: come back later.

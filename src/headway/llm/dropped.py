@@ -3,12 +3,14 @@
 What was dropped is given back when Python collects it. The clients' streams refer to
 themselves, so that takes the cyclic collector, which runs only while a program makes new
 objects: in one that sits and waits, a forgotten stream would keep its slot for ever. So a
-thread looks at the open streams now and then. For one that nobody has read for two looks it
-has everything collected, once; if that did not find it, somebody still has it.
+thread looks at the open streams now and then, and if one is not being read it has everything
+collected: after two looks, four, eight and so on, because somebody may still have it, and an
+async one takes several rounds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -17,12 +19,13 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from headway import background
-from headway.llm.calls import IDLE, LOOKED_FOR, SEEN_IDLE
+from headway.llm.calls import READING
 
 if TYPE_CHECKING:
     from headway.llm.calls import Call
 
 LOOK_SECONDS = 1.0
+_ROUNDS, _TURNS = 3, 4
 
 _open: set[ref[Call]] = set()
 _lock = threading.Lock()
@@ -34,6 +37,14 @@ def look_after(call: Call) -> None:
     _open.add(ref(call, _open.discard))
     if not _is_watched:
         _start()
+
+
+async def collect() -> None:
+    """Collect what was dropped on this loop, which closes async generators one by one."""
+    for _ in range(_ROUNDS):
+        gc.collect()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
 
 def _start() -> None:
@@ -59,17 +70,16 @@ def _watch() -> None:
 
 def _look() -> bool:
     """Collect if a stream stands still; false if none is open."""
-    stands_still = False
+    is_time = False
     for known in [*_open]:
         call = known()
         if call is None or call.lease.ended:
             _open.discard(known)
-        elif call.pulse == IDLE:
-            call.pulse = SEEN_IDLE
-        elif call.pulse == SEEN_IDLE:
-            call.pulse, stands_still = LOOKED_FOR, True
+        elif call.pulse != READING:
+            call.pulse = looks = call.pulse + 1
+            is_time = is_time or (looks > 1 and looks & (looks - 1) == 0)
     call = None  # it is not to be found in use here
-    if stands_still:
+    if is_time:
         gc.collect()
     return bool(_open)
 

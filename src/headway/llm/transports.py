@@ -107,7 +107,7 @@ class HeadwayTransport(_Transport):
             try:
                 call.lease = call.slot.__enter__()
             except DeadlockRefused:
-                gc.collect()  # it may be a stream that was dropped in a circle of references
+                gc.collect()  # it may be by a stream that was dropped
                 call.lease = call.slot.__enter__()
             response = inner.handle_request(request)
             advice = call.learn(response, path)
@@ -209,7 +209,7 @@ class AsyncHeadwayTransport(_AsyncTransport):
             try:
                 call.lease = await call.slot.__aenter__()
             except DeadlockRefused:
-                gc.collect()  # it may be a stream that was dropped in a circle of references
+                await dropped.collect()
                 call.lease = await call.slot.__aenter__()
             response = await inner.handle_async_request(request)
             advice = call.learn(response, path)
