@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -28,7 +29,8 @@ _PATHS = (
     ),
 )
 _NAME = b'"model"'
-_VALUE = re.compile(rb'\s*:\s*("(?:[^"\\\x00-\x1f]|\\.){0,4096}")')
+_NAMED = re.compile(rb'"model"\s*:\s*"')  # by a text; anything else names none
+_VALUE = re.compile(rb'[^"\\\x00-\x1f]{0,4096}"')
 _SPELT_ODDLY = re.compile(
     rb'"(?:m|\\u006[dD])(?:o|\\u006[fF])(?:d|\\u0064)(?:e|\\u0065)(?:l|\\u006[cC])"\s*:'
 )
@@ -56,6 +58,7 @@ def model_of(path: str, content_type: str, body: bytes | bytearray | None) -> st
         return None
 
 
+@lru_cache(maxsize=1024)
 def _in_path(path: str) -> str | None:
     path = path.partition("?")[0]
     for pattern in _PATHS:
@@ -69,13 +72,13 @@ def _in_json(body: bytes | bytearray) -> str | None:
     if not body[:_FRONT].lstrip(_JSON_SPACE).startswith(b"{") or b"\x00" in body[:4]:
         return _parsed(body) if _may_be_json(body) else None
     to_spend = max(_FRONT, len(body))  # then it is cheaper to parse all of it, once
-    for at in _names(body):
-        to_spend -= min(at, len(body) - at)
+    for named in _names(body):
+        to_spend -= min(named.start(), len(body) - named.start())
         if to_spend < 0:
             return _parsed(body)
-        if _is_at_top(body, at):
-            value = _VALUE.match(body, at + len(_NAME))
-            return _text(json.loads(value[1])) if value else _parsed(body)
+        if _is_at_top(body, named.start()):
+            value = _VALUE.match(body, named.end())
+            return _text(value[0][:-1].decode()) if value else _parsed(body)
     return _parsed(body) if b"\\u00" in body and _SPELT_ODDLY.search(body) else None
 
 
@@ -84,24 +87,25 @@ def _may_be_json(body: bytes | bytearray) -> bool:
     return body[:4096].lstrip(_JSON_SPACE + b"\xef\xbb\xbf\xff\xfe\x00").startswith(b"{")
 
 
-def _names(body: bytes | bytearray) -> Iterator[int]:
-    """Where ``"model"`` may be the name of something: at the front, and then from the end on.
+def _names(body: bytes | bytearray) -> Iterator[re.Match[bytes]]:
+    """Where a text may be named ``"model"``: at the front, and then from the end on.
 
     Most programs write it in front of the messages or behind them.
     """
     first = body.find(_NAME, 0, _FRONT)
-    if first >= 0 and _is_name(body, first):
-        yield first
+    named = _named(body, first)
+    if named:
+        yield named
     end = len(body)
     while (at := body.rfind(_NAME, 0, end)) > first:
         end = at
-        if _is_name(body, at):
-            yield at
+        named = _named(body, at)
+        if named:
+            yield named
 
 
-def _is_name(body: bytes | bytearray, at: int) -> bool:
-    after = body[at + len(_NAME) : at + len(_NAME) + 16].lstrip(_JSON_SPACE)
-    return body[at - 1 : at] != b"\\" and after[:1] in (b":", b"")
+def _named(body: bytes | bytearray, at: int) -> re.Match[bytes] | None:
+    return _NAMED.match(body, at) if at > 0 and body[at - 1 : at] != b"\\" else None
 
 
 def _is_at_top(body: bytes | bytearray, at: int) -> bool:
