@@ -70,9 +70,9 @@ class Call:
         status, headers = response.status_code, response.headers
         try:
             if status in _GOOD:
-                self.ending = watch(
-                    path, headers.get("content-type", ""), headers.get("content-encoding", "")
-                )
+                kind = headers.get("content-type", "")
+                if "json" not in kind or "stream" in path:  # any other JSON is no stream
+                    self.ending = watch(path, kind, headers.get("content-encoding", ""))
             if status in REFUSALS:
                 return advice_of(status, headers, time.time())
             self._target.governor.turnstile.prove(self.lease.ticket)

@@ -35,7 +35,8 @@ class Targets:
         url = request.url
         provider, model = self._places.get((url.netloc, path)) or self._place(governor, url, path)
         if model is None and (body := body_of(request)):
-            model = model_of("", request.headers.get("content-type", ""), body)
+            is_json = body.startswith(b"{")  # then its headers need not be asked
+            model = model_of("", "" if is_json else request.headers.get("content-type", ""), body)
         target = self._targets.get((provider, model))
         if target is None or target.governor is not governor:
             if len(self._targets) >= _CACHE_SIZE:
