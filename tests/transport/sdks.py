@@ -15,17 +15,25 @@ if TYPE_CHECKING:
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks the network when it is loaded
 
 
+PATIENCE_SECONDS = 90.0  # with the network, on a machine that has much to do
+
+
 class Sdk:
-    """One client, plain and async; prompts in, texts out."""
+    """One client, plain and async; prompts in, texts out.
+
+    ``below`` are transports, plain and async, that several of them share.
+    """
 
     key: str
     model: str
 
-    def __init__(self, url: str, governor: Governor | None, **options: Any) -> None:
+    def __init__(
+        self, url: str, governor: Governor | None, *, below: Any = (None, None), **options: Any
+    ) -> None:
         provider = self.key.split("/")[1]
         self._url = url
-        self._transport = HeadwayTransport(provider, governor, **options)
-        self._async_transport = AsyncHeadwayTransport(provider, governor, **options)
+        self._transport = HeadwayTransport(provider, governor, below[0], **options)
+        self._async_transport = AsyncHeadwayTransport(provider, governor, below[1], **options)
 
     def ask(self, prompt: str) -> str:
         raise NotImplementedError
@@ -49,7 +57,7 @@ class OpenAI(Sdk):
         import openai  # noqa: PLC0415 - each of them takes seconds to load
 
         super().__init__(url, governor, **options)
-        login: Any = {"api_key": "x", "base_url": f"{url}/v1", "max_retries": 0}
+        login = _login(f"{url}/v1")
         http = openai.DefaultHttpxClient(transport=self._transport)
         ahttp = openai.DefaultAsyncHttpxClient(transport=self._async_transport)
         self.client = openai.OpenAI(http_client=http, **login)
@@ -83,7 +91,7 @@ class Responses(OpenAI):
         import openai  # noqa: PLC0415
 
         super().__init__(url, governor, **options)
-        login: Any = {"api_key": "x", "base_url": f"{url}/v1", "max_retries": 0}
+        login = _login(f"{url}/v1")
         http = openai.DefaultHttpx2Client(transport=self._transport)
         ahttp = openai.DefaultAsyncHttpx2Client(transport=self._async_transport)
         self.client = openai.OpenAI(http_client=http, **login)
@@ -114,7 +122,7 @@ class Anthropic(Sdk):
         import anthropic  # noqa: PLC0415
 
         super().__init__(url, governor, **options)
-        login: Any = {"api_key": "x", "base_url": url, "max_retries": 0}
+        login = _login(url)
         http = anthropic.DefaultHttpxClient(transport=self._transport)
         ahttp = anthropic.DefaultAsyncHttpxClient(transport=self._async_transport)
         self.client = anthropic.Anthropic(http_client=http, **login)
@@ -213,6 +221,10 @@ class LiteLLM(Sdk):
         said = [{"role": "user", "content": prompt}]
         login = {"api_key": "x", "api_base": f"{self._url}/v1", "num_retries": 0}
         return {"model": f"openai/{self.model}", "messages": said, **login}
+
+
+def _login(url: str) -> Any:
+    return {"api_key": "x", "base_url": url, "max_retries": 0, "timeout": PATIENCE_SECONDS}
 
 
 def _said(chunk: Any) -> str:
