@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from headway.llm import AsyncHeadwayTransport, HeadwayTransport
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -102,6 +104,16 @@ def _body(provider: Provider) -> Any:
             self.close()
 
     return Body()
+
+
+def client_of(lib: Any, governor: Governor | None, provider: Any, **options: Any) -> Any:
+    """A plain client whose requests are counted on their way to the provider."""
+    return lib.Client(transport=HeadwayTransport(None, governor, provider, **options))
+
+
+def async_client_of(lib: Any, governor: Governor | None, provider: Any, **options: Any) -> Any:
+    """The same for coroutines."""
+    return lib.AsyncClient(transport=AsyncHeadwayTransport(None, governor, provider, **options))
 
 
 def used(governor: Governor) -> int:

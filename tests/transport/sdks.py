@@ -198,8 +198,8 @@ class LiteLLM(Sdk):
         super().__init__(url, governor, **options)
         litellm.client_session = httpx.Client(transport=self._transport)
         litellm.aclient_session = httpx.AsyncClient(transport=self._async_transport)
-        litellm.in_memory_llm_clients_cache.flush_cache()  # of clients on other sessions
         self._litellm: Any = litellm
+        self._litellm.in_memory_llm_clients_cache.flush_cache()  # of clients on other sessions
 
     def ask(self, prompt: str) -> str:
         answer = self._litellm.completion(**self._asking(prompt))

@@ -7,11 +7,23 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.transport.kit import CUT, KEY, SSE, WHOLE, Heard, Provider, ask, open_stream, used
+from tests.transport.kit import (
+    CUT,
+    KEY,
+    SSE,
+    WHOLE,
+    Heard,
+    Provider,
+    ask,
+    async_client_of,
+    client_of,
+    open_stream,
+    used,
+)
 from tests.transport.kit import stream as streamed
 
 from headway import Governor, HeadwayError
-from headway.llm import AsyncHeadwayTransport, HeadwayTransport, TruncatedStream
+from headway.llm import TruncatedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +36,10 @@ def call(request: pytest.FixtureRequest, lib: Any, governor: Governor) -> Callab
     """Makes one call and returns its response, read to the end."""
 
     def plain(provider: Provider, **options: Any) -> Any:
-        transport = HeadwayTransport(None, governor, provider, **options)  # type: ignore[arg-type]
-        return ask(lib.Client(transport=transport))
+        return ask(client_of(lib, governor, provider, **options))
 
     def on_a_loop(provider: Provider, **options: Any) -> Any:
-        transport = AsyncHeadwayTransport(None, governor, provider, **options)  # type: ignore[arg-type]
-        return asyncio.run(ask(lib.AsyncClient(transport=transport)))
+        return asyncio.run(ask(async_client_of(lib, governor, provider, **options)))
 
     return plain if request.param == "plain" else on_a_loop
 
@@ -103,10 +113,7 @@ def test_any_other_answer_proves_the_provider_well(
 
 def test_headers_are_enough_to_prove(lib: Any, governor: Governor, proven: list[str]) -> None:
     """The others need not wait for the end of a long stream."""
-    provider = Provider(lib, WHOLE, headers=SSE)
-    transport = HeadwayTransport(None, governor, provider)  # type: ignore[arg-type]
-
-    response = open_stream(lib.Client(transport=transport))
+    response = open_stream(client_of(lib, governor, Provider(lib, WHOLE, headers=SSE)))
 
     assert len(proven) == 1
     response.close()
@@ -217,18 +224,17 @@ def test_who_leaves_early_is_told_nothing(lib: Any, governor: Governor) -> None:
     """Closing, Ctrl-C and cancellation are the consumer's own doing."""
     heard = Heard(governor)
     cut = Provider(lib, CUT, headers=SSE)
-    with streamed(lib.Client(transport=HeadwayTransport(None, governor, cut))) as response:  # type: ignore[arg-type]
+    with streamed(client_of(lib, governor, cut)) as response:
         pieces = response.iter_raw()
         next(pieces)
     struck = Provider(lib, [*CUT, KeyboardInterrupt()], headers=SSE)
     with pytest.raises(KeyboardInterrupt):
-        ask(lib.Client(transport=HeadwayTransport(None, governor, struck)))  # type: ignore[arg-type]
+        ask(client_of(lib, governor, struck))
 
     async def cancelled() -> None:
         provider = Provider(lib, [*CUT, asyncio.CancelledError()], headers=SSE)
-        transport = AsyncHeadwayTransport(None, governor, provider)  # type: ignore[arg-type]
         with pytest.raises(asyncio.CancelledError):
-            await ask(lib.AsyncClient(transport=transport))
+            await ask(async_client_of(lib, governor, provider))
 
     asyncio.run(cancelled())
     assert "truncated" not in heard.kinds()

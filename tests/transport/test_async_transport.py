@@ -18,6 +18,7 @@ from tests.slots.support import (
     waiting_tasks,
 )
 from tests.transport.kit import KEY, SSE, WHOLE, Heard, Provider, ask, open_stream, used
+from tests.transport.kit import async_client_of as client_of
 from tests.transport.kit import stream as streamed
 
 from headway import DeadlockRefused, Governor, HeadwayError, QueueTimeout
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from tests.slots.conftest import Govern
 
 MOMENTS = ["falling asleep", "waking up", "again and again"]
-
-
-def client_of(lib: Any, governor: Governor | None, provider: Any, **options: Any) -> Any:
-    return lib.AsyncClient(transport=AsyncHeadwayTransport(None, governor, provider, **options))
 
 
 def test_a_call_has_its_slot_while_it_is_sent_and_none_when_it_is_answered(
@@ -387,7 +384,7 @@ def test_a_store_in_trouble_never_replaces_the_answer(
 
 def test_another_event_loop_is_refused_in_plain_words(lib: Any, governor: Governor) -> None:
     """Whoever drives the coroutine without asyncio, as trio does."""
-    transport = AsyncHeadwayTransport(None, governor, Provider(lib))
+    transport = AsyncHeadwayTransport(None, governor, Provider(lib))  # type: ignore[arg-type]
     coroutine = transport.handle_async_request(lib.Request("GET", "https://api.openai.com/v1"))
 
     with pytest.raises(HeadwayError, match="asyncio"):

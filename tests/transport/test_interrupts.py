@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.slots.support import Worker, assert_counts_are_true, is_clean
 from tests.slots.test_interrupts import interrupt, strike_everywhere
-from tests.transport.kit import SSE, WHOLE, Provider, ask
+from tests.transport.kit import SSE, WHOLE, Provider, ask, client_of
 from tests.transport.kit import stream as streamed
 
 from headway import waiting
-from headway.llm import HeadwayTransport
 
 if TYPE_CHECKING:
     from tests.slots.conftest import Govern
@@ -48,7 +47,7 @@ def test_an_interrupt_anywhere_leaves_no_slot_behind(
     monkeypatch.setattr(waiting, "_TICK_SECONDS", 0.002)
     governor = govern({"llm": 2})
     provider = Provider(lib, WHOLE, headers=SSE)
-    client = lib.Client(transport=HeadwayTransport(None, governor, provider))  # type: ignore[arg-type]
+    client = client_of(lib, governor, provider)
 
     def is_well() -> bool:
         # What was interrupted may hang on in circles of references until it is collected.

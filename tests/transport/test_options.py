@@ -80,16 +80,19 @@ def _run(program: str) -> str:
     return done.stdout.strip()
 
 
+def _loaded_by(module: str, *names: str) -> str:
+    return _run(f"import sys, {module}; print([n for n in {names} if n in sys.modules])")
+
+
 def test_headway_loads_no_client() -> None:
     """Neither does it load the room for them."""
-    loaded = "[name for name in ('httpx', 'httpx2', 'stamina', 'headway.llm') if name in sys.modules]"
-    assert _run(f"import sys, headway; print({loaded})") == "[]"
+    assert _loaded_by("headway", "httpx", "httpx2", "stamina", "headway.llm") == "[]"
 
 
 def test_the_room_loads_only_the_package_that_is_used() -> None:
     """The other one would take its time for nothing."""
-    loaded = "[name for name in ('httpx', 'httpx2', 'stamina') if name in sys.modules]"
-    assert _run(f"import sys, headway.llm; print({loaded})") == "[]"
+    assert _loaded_by("headway.llm", "httpx", "httpx2", "stamina") == "[]"
+    assert _loaded_by("headway.llm", "headway.governor") == "['headway.governor']"
 
 
 def test_without_a_client_the_extra_is_named() -> None:

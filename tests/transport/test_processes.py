@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from tests.cli.kit import until
@@ -17,7 +18,7 @@ from tests.transport.sdks import SDKS
 import headway
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.llm.server import Server
 
@@ -28,7 +29,7 @@ PATIENCE_SECONDS = 100.0
 LIMIT, PROCESSES, CALLERS = 3, 4, 20
 HOWS = [(sdk, how) for sdk in ("openai", "anthropic") for how in ("threads", "tasks")]
 
-Start = Callable[..., subprocess.Popen[str]] if TYPE_CHECKING else Any
+Start: TypeAlias = Callable[..., subprocess.Popen[str]]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -67,6 +68,7 @@ def texts(process: subprocess.Popen[str]) -> dict[str, str]:
 
 
 def names(process: int, count: int) -> list[str]:
+    """The callers of one process."""
     return [f"p{process}c{caller}" for caller in range(count)]
 
 

@@ -9,10 +9,10 @@ import pytest
 import stamina
 import tenacity.nap
 from tests.slots.support import Held
-from tests.transport.kit import URL, Heard, Provider, ask, used
+from tests.transport.kit import URL, Heard, Provider, ask, async_client_of, client_of, used
 
 from headway import Governor, QueueTimeout
-from headway.llm import AsyncHeadwayTransport, HeadwayTransport, Retry
+from headway.llm import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,19 +67,16 @@ def call(request: pytest.FixtureRequest, lib: Any, governor: Governor) -> Callab
     """Makes one call and returns its response, read to the end."""
 
     def plain(provider: Provider, *, content: Any = None, **options: Any) -> Any:
-        transport = HeadwayTransport(None, governor, provider, **options)  # type: ignore[arg-type]
-        client = lib.Client(transport=transport)
+        client = client_of(lib, governor, provider, **options)
         return ask(client) if content is None else client.post(URL, content=iter(content))
 
     def on_a_loop(provider: Provider, *, content: Any = None, **options: Any) -> Any:
-        transport = AsyncHeadwayTransport(None, governor, provider, **options)  # type: ignore[arg-type]
-
         async def pieces() -> Any:
             for piece in content:
                 yield piece
 
         async def main() -> Any:
-            async with lib.AsyncClient(transport=transport) as client:
+            async with async_client_of(lib, governor, provider, **options) as client:
                 if content is None:
                     return await ask(client)
                 return await client.post(URL, content=pieces())
@@ -163,9 +160,7 @@ def test_connection_errors_before_an_answer_are_tried_again(
 
 @pytest.mark.usefixtures("_at_once", "waits")
 @pytest.mark.parametrize("status", [400, 401, 500])
-def test_other_answers_are_not_tried_again(
-    lib: Any, call: Callable[..., Any], status: int
-) -> None:
+def test_other_answers_are_not_tried_again(lib: Any, call: Callable[..., Any], status: int) -> None:
     """They would be the same."""
     provider = Moody(lib, status)
     assert call(provider, retry=4).status_code == status
@@ -197,10 +192,8 @@ def test_a_retry_waits_in_the_queue_like_everyone(
     comes = NoTime(lambda _: others.append(Held(governor, "llm")))
     monkeypatch.setattr(tenacity.nap, "time", comes)
     provider = Moody(lib, 429)
-    transport = HeadwayTransport(None, governor, provider, retry=3, timeout=0.01)  # type: ignore[arg-type]
-
     with pytest.raises(QueueTimeout):
-        ask(lib.Client(transport=transport))
+        ask(client_of(lib, governor, provider, retry=3, timeout=0.01))
 
     assert len(provider.asked) == 1
     others[0].let_go()

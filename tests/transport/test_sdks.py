@@ -148,11 +148,12 @@ def test_the_end_of_queueing_can_be_told_from_other_trouble(
     caller = sdk(server.url, governor, timeout=0.01)
     wrapped = (openai.APIConnectionError, anthropic.APIConnectionError)
 
+    def ask() -> str:
+        answer: str = asyncio.run(caller.aask("why?")) if on_a_loop else caller.ask("why?")
+        return answer
+
     with Held(governor, "llm"), pytest.raises(wrapped) as raised:
-        if on_a_loop:
-            asyncio.run(caller.aask("why?"))
-        else:
-            caller.ask("why?")
+        ask()
 
     assert isinstance(raised.value.__cause__, QueueTimeout)
     assert not isinstance(raised.value, openai.APITimeoutError | anthropic.APITimeoutError)
@@ -183,15 +184,14 @@ def test_a_cut_stream_is_told_and_raised(
     heard = Heard(governor)
     caller = sdk(server.url, governor, raise_truncated=True)
 
-    async def main() -> None:
-        async for _ in caller.astream("count"):
-            pass
+    async def main() -> list[str]:
+        return [piece async for piece in caller.astream("count")]
+
+    def read() -> list[str]:
+        return asyncio.run(main()) if on_a_loop else list(caller.stream("count"))
 
     with pytest.raises(TruncatedStream) as raised:
-        if on_a_loop:
-            asyncio.run(main())
-        else:
-            list(caller.stream("count"))
+        read()
     assert raised.value.keys == (sdk.key,)  # type: ignore[attr-defined]
     assert heard.only("truncated").keys == (sdk.key,)  # type: ignore[attr-defined]
     assert_clean(governor)

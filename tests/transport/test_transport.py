@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.slots.support import Held, Worker, assert_clean, until, waiting_tasks
-from tests.transport.kit import ASK, KEY, SSE, URL, WHOLE, Heard, Provider, ask, open_stream, used
+from tests.transport.kit import (
+    ASK,
+    KEY,
+    SSE,
+    URL,
+    WHOLE,
+    Heard,
+    Provider,
+    ask,
+    client_of,
+    open_stream,
+    used,
+)
 from tests.transport.kit import stream as streamed
 
 import headway
@@ -20,10 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.slots.conftest import Govern
-
-
-def client_of(lib: Any, governor: Governor | None, provider: Any, **options: Any) -> Any:
-    return lib.Client(transport=HeadwayTransport(None, governor, provider, **options))
 
 
 def test_a_call_has_its_slot_while_it_is_sent_and_none_when_it_is_answered(
@@ -187,7 +195,7 @@ def test_a_stream_that_stands_still_is_looked_for_ever_more_rarely(
     """Collecting takes time; a slow reader does not cause it again and again."""
     collected: list[int] = []
     monkeypatch.setattr(dropped, "LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(dropped.gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
     response = open_stream(client_of(lib, governor, Provider(lib, WHOLE)))
     pieces = response.iter_raw()
 
@@ -211,7 +219,7 @@ def test_a_stream_that_somebody_waits_for_is_not_looked_for(
     """The model may think for as long as it likes."""
     collected: list[int] = []
     monkeypatch.setattr(dropped, "LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(dropped.gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
 
     def pieces() -> Iterator[bytes]:
         for _ in range(8):
@@ -304,8 +312,7 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
     provider, keys = Provider(lib), list[str]()
     provider.on_request = lambda: keys.extend(governor.snapshot().leases[0].keys)
     client = client_of(lib, governor, provider)
-    named = client_of(lib, governor, provider)
-    named._transport = HeadwayTransport("mine", governor, provider)
+    named = lib.Client(transport=HeadwayTransport("mine", governor, provider))  # type: ignore[arg-type]
 
     client.post(URL, json=ASK)
     client.post(URL, content=iter([json.dumps(ASK).encode()]))
