@@ -28,10 +28,6 @@ class AtCapacity(HeadwayError):
         return self.reason
 
 
-class CoolingDown(AtCapacity):
-    """A cool-down lasts longer than anybody waits (stand-in)."""
-
-
 class QueueTimeout(HeadwayError, TimeoutError):
     """The ticket's time in the queue ran out; it never ran."""
 

@@ -187,13 +187,6 @@ class Governor:
         """Admit again after ``pause``."""
         self._regulator.resume(key)
 
-    def cool_down(self, key: str, seconds: float | None, *, reason: str) -> float:
-        """Pause admission on a key for a while (stand-in)."""
-        import time  # noqa: PLC0415
-
-        del key, reason
-        return time.time() + (seconds or 0.0)
-
     def reload(self) -> None:
         """Read the home's file again and put what it says in force."""
         self._regulator.reload()

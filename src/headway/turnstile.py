@@ -186,9 +186,6 @@ class Turnstile:
         }
         return AtCapacity(capacity, texts[refused.reason])
 
-    def prove(self, ticket: Ticket) -> None:
-        """The provider answered the request of this lease well (stand-in)."""
-
     # -- giving back ------------------------------------------------------------------
 
     def give_back(self, lease: Lease) -> None:
