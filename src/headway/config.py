@@ -90,11 +90,6 @@ class Settings:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    @property
-    def providers(self) -> Mapping[str, str]:
-        """Stand-in."""
-        return {}
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"settings are frozen; {name} cannot be changed")
 
