@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _USUAL_PORTS = ("", "80", "443")
 _LAST_PORT = 65_535
+_OF_AN_ADDRESS = frozenset("0123456789abcdefABCDEF:.")
 
 
 def plain(text: str) -> str | None:
@@ -29,9 +30,10 @@ def plain(text: str) -> str | None:
 def plain_host(place: str) -> str | None:
     """``host`` or ``host:port`` in lower case, without a usual port; ``None`` if it is neither."""
     if place.startswith("["):
-        host, _, rest = place.partition("]")
-        host, (before, colon, port) = host + "]", rest.partition(":")
-        is_host = not before and set(host[1:-1]) <= set("0123456789abcdefABCDEF:.")
+        host, bracket, rest = place.partition("]")
+        before, colon, port = rest.partition(":")
+        is_host = bool(bracket) and not before and set(host[1:]) <= _OF_AN_ADDRESS
+        host += bracket
     else:
         host, colon, port = place.partition(":")
         host = host.removesuffix(".")

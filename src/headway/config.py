@@ -40,6 +40,7 @@ class Settings:
         "keep_count",
         "keep_seconds",
         "lines",
+        "max_cooling_seconds",
         "max_jobs",
         "max_log_bytes",
         "max_output_bytes",
@@ -53,6 +54,7 @@ class Settings:
         "notify_on",
         "offered_lines",
         "paused",
+        "providers",
         "retries",
         "store_timeout_seconds",
         "task",
@@ -65,8 +67,10 @@ class Settings:
     paused: frozenset[str]
     boost_seconds: float
     max_waiting: int
+    max_cooling_seconds: float
     store_timeout_seconds: float
     task: str | None
+    providers: Mapping[str, str]
     max_jobs: int
     approve: str
     expire_seconds: float | None
@@ -250,7 +254,9 @@ def _unless_secret(value: object) -> str:
 def _near(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
 
-    close = get_close_matches(name, [*setting_table.SETTINGS, "limits", "paused"], n=1)
+    known = [*setting_table.SETTINGS, "limits", "paused"]
+    section = name.partition(".")[0]
+    close = get_close_matches(name, known, n=1) or get_close_matches(section, known, n=1)
     return (
         f"; did you mean {close[0]}?"
         if close

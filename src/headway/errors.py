@@ -28,6 +28,15 @@ class AtCapacity(HeadwayError):
         return self.reason
 
 
+class CoolingDown(AtCapacity):
+    """The key is left alone for longer than anyone waits; ``until`` is when that ends."""
+
+    def __init__(self, capacity: Capacity, reason: str, until: float) -> None:
+        super().__init__(capacity, reason)
+        self.args = (capacity, reason, until)
+        self.until = until
+
+
 class QueueTimeout(HeadwayError, TimeoutError):
     """The ticket's time in the queue ran out; it never ran."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headway.decorating import Decorator
     from headway.events import Event
     from headway.jobs.api import Jobs
-    from headway.limits import Line
+    from headway.limits import Limit, Line
     from headway.regulating import Regulator
     from headway.stores.base import Store
     from headway.views import Capacity, LeaseView, Snapshot
@@ -41,7 +41,7 @@ class Governor:
     """
 
     def __init__(
-        self, store: str | None = None, *, limits: Mapping[str, int | str] | None = None
+        self, store: str | None = None, *, limits: Mapping[str, Limit] | None = None
     ) -> None:
         offered = [] if limits is None else lines_from_code(limits)
         with forking.opening:
@@ -171,8 +171,11 @@ class Governor:
 
     # -- changing -------------------------------------------------------------------
 
-    def set_limit(self, key: str, limit: int | str) -> None:
-        """Give a key or pattern a limit, in the home's file too. Takes effect at once."""
+    def set_limit(self, key: str, limit: Limit) -> None:
+        """Give a key or pattern a limit, in the home's file too. Takes effect at once.
+
+        A number means slots; ``{"requests_per_minute": 60}`` sets that and leaves the rest.
+        """
         self._regulator.set_limit(key, limit)
 
     def unset_limit(self, key: str) -> None:
@@ -184,8 +187,17 @@ class Governor:
         self._regulator.pause(key)
 
     def resume(self, key: str) -> None:
-        """Admit again after ``pause``."""
+        """Admit again after ``pause``, and end a cool-down before its time."""
         self._regulator.resume(key)
+
+    def cool_down(self, key: str, seconds: float | None = None, *, reason: str = "") -> float:
+        """Stop admission on a key and all below it for a while, as its provider wishes.
+
+        Without a number of seconds it is one at first, and twice as long as before for each probe
+        that is refused. Then one ticket goes first, and the others when it was answered.
+        The answer is the time of day when it ends.
+        """
+        return self._regulator.cool_down(key, seconds, reason)
 
     def reload(self) -> None:
         """Read the home's file again and put what it says in force."""
@@ -251,7 +263,13 @@ class Governor:
         """``snapshot`` without blocking the event loop."""
         return await _in_thread(self.snapshot)
 
-    async def aset_limit(self, key: str, limit: int | str) -> None:
+    async def acool_down(
+        self, key: str, seconds: float | None = None, *, reason: str = ""
+    ) -> float:
+        """``cool_down`` without blocking the event loop."""
+        return await _in_thread(lambda: self.cool_down(key, seconds, reason=reason))
+
+    async def aset_limit(self, key: str, limit: Limit) -> None:
         """``set_limit`` without blocking the event loop."""
         await _in_thread(lambda: self.set_limit(key, limit))
 

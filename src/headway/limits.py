@@ -1,4 +1,4 @@
-"""Limits: how many slots a key has, and which line of the settings says so."""
+"""Limits: how many slots a key has and how many requests a minute, and which line says so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from headway.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Protocol, TypeAlias
+
+    # What a person writes for a key: slots, or a table of parts.
+    Limit: TypeAlias = int | str | Mapping[str, int | str]
+    Written: TypeAlias = int | str | dict[str, int | str]
+
+    class Reader(Protocol):
+        """Reads one part of a limit."""
+
+        def __call__(self, value: object, *, where: str) -> int: ...
+
 
 UNLIMITED = "unlimited"
 # Larger than any sum of weights, so that "has room" is one comparison for every key.
@@ -19,28 +30,63 @@ FILE, CODE, ENVIRONMENT = "file", "code", "environment"
 
 
 class Line:
-    """One line of the settings: a key or pattern, its slots, and where it was written."""
+    """One line of the settings: a key or pattern, what it says of it, and where it was written.
 
-    __slots__ = ("pattern", "slots", "source")
+    A part that the line does not mention is None: the next less specific line decides it.
+    """
 
-    def __init__(self, pattern: str, slots: int, source: str) -> None:
+    __slots__ = ("pattern", "requests_per_minute", "slots", "source")
+
+    def __init__(
+        self,
+        pattern: str,
+        slots: int | None,
+        source: str,
+        requests_per_minute: int | None = None,
+    ) -> None:
         self.pattern, self.slots, self.source = pattern, slots, source
+        self.requests_per_minute = requests_per_minute
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Line) and self._parts() == other._parts()
+        return isinstance(other, Line) and self._all() == other._all()
 
     def __hash__(self) -> int:
-        return hash(self._parts())
+        return hash(self._all())
 
     def __repr__(self) -> str:
-        return f"Line({self.pattern!r}, {shown(self.slots)!r}, {self.source!r})"
+        return f"Line({self.pattern!r}, {self.written()!r}, {self.source!r})"
 
-    def _parts(self) -> tuple[str, int, str]:
-        return self.pattern, self.slots, self.source
+    def parts(self) -> dict[str, int | str]:
+        """What the line mentions, as people read it."""
+        found = {name: getattr(self, name) for name in PARTS}
+        return {name: shown(value) for name, value in found.items() if value is not None}
+
+    def written(self) -> Written:
+        """What stands in the settings: a plain number where there is nothing but slots."""
+        parts = self.parts()
+        return parts["slots"] if list(parts) == ["slots"] else parts
+
+    def over(self, present: Line | None) -> Line:
+        """This line, with the parts that it does not mention as they are at present."""
+        if present is None:
+            return self
+        return Line(
+            self.pattern,
+            present.slots if self.slots is None else self.slots,
+            self.source,
+            present.requests_per_minute
+            if self.requests_per_minute is None
+            else self.requests_per_minute,
+        )
+
+    def _all(self) -> tuple[object, ...]:
+        return self.pattern, self.slots, self.source, self.requests_per_minute
 
 
+# The parts that a line may have, in the order in which they are written.
+PARTS = ("slots", "requests_per_minute")
 DEFAULT = Line("agent", 3, "default")
-_NO_LINE = Line("", UNCAPPED, "none")
+_NO_LINE = Line("", UNCAPPED, "none", UNCAPPED)
 
 
 class Terms:
@@ -72,14 +118,35 @@ class Terms:
         return self._by_pattern.get(pattern)
 
     def line_for(self, key: str) -> Line:
-        """The line that decides this key; the built-in default yields to any other."""
+        """The line that decides the slots of this key; the built-in default yields to any other."""
+        found = self._deciding(key, "slots")
+        return found or (DEFAULT if key == DEFAULT.pattern else _NO_LINE)
+
+    def cap(self, key: str) -> int:
+        """How many slots the key has."""
+        slots = self.line_for(key).slots
+        return UNCAPPED if slots is None else slots
+
+    def budget_line_for(self, key: str) -> Line:
+        """The line that decides how many requests a minute this key may have."""
+        return self._deciding(key, "requests_per_minute") or _NO_LINE
+
+    def budget(self, key: str) -> int:
+        """How many requests a minute this key may have."""
+        requests = self.budget_line_for(key).requests_per_minute
+        return UNCAPPED if requests is None else requests
+
+    def _deciding(self, key: str, part: str) -> Line | None:
+        """The most specific line that mentions this part of the key's limit."""
         exact = self._by_pattern.get(key)
-        if exact:
+        if exact is not None and getattr(exact, part) is not None:
             return exact
-        matching = [line for line in self._by_pattern.values() if keys.matches(line.pattern, key)]
-        if matching:
-            return max(matching, key=lambda line: keys.specificity(line.pattern))
-        return DEFAULT if key == DEFAULT.pattern else _NO_LINE
+        matching = [
+            line
+            for line in self._by_pattern.values()
+            if getattr(line, part) is not None and keys.matches(line.pattern, key)
+        ]
+        return max(matching, key=lambda line: keys.specificity(line.pattern), default=None)
 
     def with_lines(self, lines: Iterable[Line]) -> Terms:
         """These lines on top of the present ones."""
@@ -106,12 +173,12 @@ class Terms:
             present = self._by_pattern.get(line.pattern)
             if present is None:
                 missing.append(line)
-            elif present.slots != line.slots:
+            elif present.parts() != line.parts():
                 met.append((line, present))
         return (self.with_lines(missing) if missing else self), met
 
 
-def lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
+def lines_from_code(table: Mapping[str, Limit]) -> list[Line]:
     """The limits that a governor was made with."""
     if not hasattr(table, "items"):
         example = '{"llm/openai": 2}'
@@ -119,8 +186,53 @@ def lines_from_code(table: Mapping[str, int | str]) -> list[Line]:
     return parse_lines(table, source=CODE, where="limits")
 
 
+def line(pattern: str, value: object, *, source: str, where: str) -> Line:
+    """What a key's limit says: a number of slots, or a table of parts."""
+    if not hasattr(value, "items"):
+        return Line(pattern, slots(value, where=where), source)
+    table: dict[object, object] = dict(value.items())
+    problems: list[str] = []
+    parts: dict[str, int] = {}
+    for name, part in table.items():
+        try:
+            read = _reader(name, where)
+            parts[str(name)] = read(part, where=f"{where}.{name}")
+        except ConfigError as error:
+            problems += error.problems
+    if not table:
+        problems.append(
+            f"{where} = {{}} says nothing; write a whole number of slots, or a table with {_NAMES}"
+        )
+    if "requests_per_minute" in parts and pattern.split("/", maxsplit=1)[0] != "llm":
+        problems.append(
+            f"{where}: requests_per_minute is for keys of LLM requests, under llm; {pattern!r} is"
+            " none of them"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return Line(pattern, parts.get("slots"), source, parts.get("requests_per_minute"))
+
+
+def _reader(name: object, where: str) -> Reader:
+    if isinstance(name, str) and name in _READERS:
+        return _READERS[name]
+    raise ConfigError(
+        f"{where}: {name!r} is not a part of a limit; known are {_NAMES}."
+        ' A key with slashes is written in quotes: "llm/openai" = 4'
+    )
+
+
 def slots(value: object, *, where: str) -> int:
     """The cap that a limit's value stands for; everything but a limit is refused."""
+    return _whole(value, "is not a limit; write a whole number of slots", where)
+
+
+def requests_per_minute(value: object, *, where: str) -> int:
+    """The budget that a value stands for."""
+    return _whole(value, "is not a budget; write a whole number of requests a minute", where)
+
+
+def _whole(value: object, problem: str, where: str) -> int:
     if value == UNLIMITED and isinstance(value, str):
         return UNCAPPED
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SLOTS:
@@ -129,9 +241,12 @@ def slots(value: object, *, where: str) -> int:
     endless = isinstance(value, int) and value.bit_length() > _MANY_BITS
     given = "a number without end" if endless else repr(value)
     raise ConfigError(
-        f"{where} = {given} is not a limit; write a whole number of slots from 1 to {MAX_SLOTS},"
-        f' without quotes, or "{UNLIMITED}"'
+        f'{where} = {given} {problem} from 1 to {MAX_SLOTS}, without quotes, or "{UNLIMITED}"'
     )
+
+
+_READERS: dict[str, Reader] = {"slots": slots, "requests_per_minute": requests_per_minute}
+_NAMES = " and ".join(PARTS)
 
 
 def shown(cap: int) -> int | str:
@@ -141,14 +256,16 @@ def shown(cap: int) -> int | str:
 
 def parse_lines(values: Mapping[str, object], *, source: str, where: str) -> list[Line]:
     """Turn ``{"llm/openai": 2}`` into lines; all problems are reported together."""
-    lines, problems = [], []
+    lines: list[Line] = []
+    problems: list[str] = []
     for pattern, value in values.items():
         try:
             keys.check(pattern, pattern=True)
-            lines.append(Line(pattern, slots(value, where=f'{where}: "{pattern}"'), source))
+            lines.append(line(pattern, value, source=source, where=f'{where}: "{pattern}"'))
         except ConfigError as error:
-            text = str(error)
-            problems.append(text if text.startswith(where) else f"{where}: {text}")
+            problems += [
+                text if text.startswith(where) else f"{where}: {text}" for text in error.problems
+            ]
     if problems:
         raise ConfigError(*problems)
     return lines

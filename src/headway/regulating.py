@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headway import keys, limits, spelling
+import time
+
+from headway import durations, keys, limits, spelling
 from headway.settings_file import SettingsFile
 from headway.telling import warn
 
@@ -10,9 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.limits import Line, Terms
+    from headway.limits import Limit, Line, Terms
     from headway.stores.base import Store
     from headway.turnstile import Turnstile
+
+
+# Nobody means more than that, and the longest that providers ask for is a week.
+MAX_COOLING_SECONDS = 7 * 86400.0
 
 
 class Regulator:
@@ -23,30 +29,46 @@ class Regulator:
         self._file = SettingsFile(home) if home else None
         self._doubted: set[str] = set()
 
-    def set_limit(self, key: str, limit: int | str) -> None:
+    def set_limit(self, key: str, limit: Limit) -> None:
         keys.check(key, pattern=True)
         source = limits.FILE if self._file else limits.CODE
-        line = limits.Line(key, limits.slots(limit, where=f'"{key}"'), source)
+        wanted = limits.line(key, limit, source=source, where=f'"{key}"')
         self.doubt([key], in_force=False)
         self._revise(
-            lambda terms: terms.with_lines([line]), lambda file: file.set_limit(key, limit)
+            lambda terms: terms.with_lines([wanted.over(terms.exact(key))]),
+            lambda file, terms: file.set_limit(key, wanted.over(terms.exact(key)).written()),
         )
 
     def unset_limit(self, key: str) -> None:
         keys.check(key, pattern=True)
-        self._revise(lambda terms: terms.without(key), lambda file: file.unset_limit(key))
+        self._revise(lambda terms: terms.without(key), lambda file, _: file.unset_limit(key))
 
     def pause(self, key: str) -> None:
         keys.check(key)
         self._revise(
-            lambda terms: terms.with_paused(terms.paused | {key}), lambda file: file.pause(key)
+            lambda terms: terms.with_paused(terms.paused | {key}), lambda file, _: file.pause(key)
         )
 
     def resume(self, key: str) -> None:
         keys.check(key)
         self._revise(
-            lambda terms: terms.with_paused(terms.paused - {key}), lambda file: file.resume(key)
+            lambda terms: terms.with_paused(terms.paused - {key}),
+            lambda file, _: file.resume(key),
         )
+        self._store.end_cool_down(key)
+        self._turnstile.switchboard.deliver()
+
+    def cool_down(self, key: str, seconds: float | None, reason: str) -> float:
+        keys.check(key)
+        if seconds is not None:
+            seconds = min(durations.seconds(seconds, name="seconds"), MAX_COOLING_SECONDS)
+        import random  # noqa: PLC0415 - rarely needed
+
+        left = self._store.cool_down(key, seconds, reason, jitter=random.random())  # noqa: S311
+        switchboard = self._turnstile.switchboard
+        switchboard.deliver()
+        switchboard.keep_time()
+        return time.time() + left
 
     def reload(self) -> None:
         self._store.follow_file()
@@ -69,8 +91,8 @@ class Regulator:
         self._revise(offered)
         for line, kept in met:
             warn(
-                f"limit {limits.shown(line.slots)} for {line.pattern!r} from {line.source} is not"
-                f" used: {self._store.name} already has {limits.shown(kept.slots)}"
+                f"limit {line.written()} for {line.pattern!r} from {line.source} is not"
+                f" used: {self._store.name} already has {kept.written()}"
                 f" (from {kept.source})"
             )
         return new
@@ -88,18 +110,26 @@ class Regulator:
     def _revise(
         self,
         change: Callable[[Terms], Terms],
-        write: Callable[[SettingsFile], None] | None = None,
+        write: Callable[[SettingsFile, Terms], None] | None = None,
     ) -> None:
         """Change the terms, and the file with them, in one step."""
         file = self._file
-        also = None if file is None or write is None else lambda: write(file)
         while True:
             terms = self._store.terms()
+            also = None if file is None or write is None else _bound(write, file, terms)
             if self._store.set_terms(change(terms), expected=terms, also=also):
                 break
-        self._turnstile.switchboard.deliver()
+        switchboard = self._turnstile.switchboard
+        switchboard.deliver()
+        switchboard.keep_time()
 
     @property
     def _store(self) -> Store:
         self._turnstile.refuse_if_closed()
         return self._turnstile.store
+
+
+def _bound(
+    write: Callable[[SettingsFile, Terms], None], file: SettingsFile, terms: Terms
+) -> Callable[[], None]:
+    return lambda: write(file, terms)

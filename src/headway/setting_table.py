@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway import durations, sizes
 from headway.errors import ConfigError
+from headway.lean import MappingProxyType
 from headway.tickets import check_whole
 
 TYPE_CHECKING = False
@@ -85,6 +86,14 @@ def _command(value: object, name: str) -> str:
     return value
 
 
+def _providers(value: object, name: str) -> Mapping[str, str]:
+    if value == {}:
+        return MappingProxyType({})
+    from headway import provider_names  # noqa: PLC0415 - few have any
+
+    return MappingProxyType(provider_names.checked(value, name))
+
+
 class Setting:
     """One setting: its place in the file, its variable, its default and its check."""
 
@@ -125,6 +134,10 @@ SETTINGS = {
     "queue.boost": Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
     "queue.max_waiting": Setting("max_waiting", "HEADWAY_QUEUE_MAX_WAITING", 100_000, _count),
     "queue.max_jobs": Setting("max_jobs", "HEADWAY_QUEUE_MAX_JOBS", 10_000, _count),
+    "cooldown.max_wait": Setting(
+        "max_cooling_seconds", "HEADWAY_COOLDOWN_MAX_WAIT", "10m", _positive_duration
+    ),
+    "llm.providers": Setting("providers", "HEADWAY_LLM_PROVIDERS", {}, _providers),
     "store.timeout": Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
     ),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
     from tomlkit.items import Array
 
+    from headway.limits import Written
+
 
 class SettingsFile:
     """The file of one home. Changes are atomic; callers hold the store's guard."""
@@ -22,9 +24,15 @@ class SettingsFile:
     def __init__(self, home: str) -> None:
         self.path = os.path.join(home, config.FILE_NAME)
 
-    def set_limit(self, key: str, limit: int | str) -> None:
+    def set_limit(self, key: str, limit: Written) -> None:
+        """Write a key's line; a table that is there keeps its comments and order."""
         document = self._read()
-        document.setdefault("limits", _table())[key] = limit
+        table = document.setdefault("limits", _table())
+        present = table.get(key)
+        if isinstance(limit, dict) and isinstance(present, dict) and limit.keys() >= present.keys():
+            present.update(limit)
+        else:
+            table[key] = _inline(limit)
         self._write(document)
 
     def unset_limit(self, key: str) -> None:
@@ -124,6 +132,17 @@ def _with_list(document: TOMLDocument, paused: list[str]) -> TOMLDocument:
     import tomlkit  # noqa: PLC0415
 
     return tomlkit.parse(tomlkit.dumps({"paused": paused}) + tomlkit.dumps(document))
+
+
+def _inline(limit: Written) -> object:
+    """A limit as it stands behind its key, in one line."""
+    if not isinstance(limit, dict):
+        return limit
+    import tomlkit  # noqa: PLC0415
+
+    table = tomlkit.inline_table()
+    table.update(limit)
+    return table
 
 
 def _table() -> dict[str, object]:

@@ -8,7 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
-    Refusal: TypeAlias = Literal["full", "paused", "too_heavy", "queue_full", "deadlock"]
+    Refusal: TypeAlias = Literal[
+        "full", "paused", "cooling", "budget", "too_heavy", "queue_full", "deadlock"
+    ]
 
 MAX_WEIGHT = 1_000_000
 MAX_PRIORITY = 100

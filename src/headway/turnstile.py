@@ -174,11 +174,15 @@ class Turnstile:
         key = refused.key
         if refused.reason == "deadlock":
             return DeadlockRefused(key, refused.held_by)
-        capacity = views.capacity(key, self.store.survey(keys.path((key,))))
+        states = self.store.survey(keys.path((key,)))
+        capacity = views.capacity(key, states)
+        if refused.reason == "cooling":
+            return views.cooling_down(capacity, states)
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",
             "paused": f"no slot on {key}: it is paused, so nobody is let in until it is resumed",
+            "budget": f"no slot on {key}: its requests for this minute are spent",
             "too_heavy": f"weight {ticket.weight} can never fit on {key}, whose limit is"
             f" {capacity.limit}; raise the limit or ask for less",
             "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"
@@ -223,6 +227,16 @@ class Turnstile:
             self.switchboard.deliver()
         if self.switchboard.early:
             self.switchboard.detach(ticket.id)
+
+    def prove(self, ticket: Ticket) -> None:
+        """The provider has answered what runs under a lease.
+
+        If that was the first to try after a cool-down, those who wait for it go on. Only a
+        ticket that has drawn an arrival can be one.
+        """
+        if ticket.arrival:
+            self.store.prove(ticket)
+            self.switchboard.deliver()
 
     def find_out(self, ticket: Ticket) -> None:
         """Make sure that we know of a loss, if our lease was taken back by now."""

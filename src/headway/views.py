@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from headway.errors import CoolingDown
 from headway.keys import path
 from headway.limits import UNCAPPED, UNLIMITED, shown
+from headway.stores.book import WINDOW_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +63,11 @@ class HolderView:
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """One key: its limit, where that comes from, and its use."""
+    """One key: its limit, where that comes from, and its use.
+
+    While it is left alone, ``cooling_until`` and ``cooling_reason`` say until when and why. With a
+    budget, ``requests_per_minute`` is what it may have, and ``requests_lately`` what it had.
+    """
 
     key: str
     limit: int | str
@@ -71,6 +78,9 @@ class LimitView:
     waiting: int
     paused: bool
     cooling_until: float | None
+    cooling_reason: str | None
+    requests_per_minute: int | str
+    requests_lately: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +143,25 @@ def capacity(key: str, states: Sequence[KeyState], *, weight: int = 1) -> Capaci
         estimated_wait_seconds=(
             0.0 if blocking is None else _estimated_wait(blocking, blocking.waiting + 1)
         ),
-        blocked_by=None if blocking is None else BlockedBy(blocking.key, _reason(blocking)),
+        blocked_by=None if blocking is None else BlockedBy(blocking.key, blocking.obstacle()),
         pressure=_pressure(states, blocked=blocking is not None),
     )
+
+
+def cooling_down(capacity: Capacity, states: Sequence[KeyState]) -> CoolingDown:
+    """The error that says until when a key is left alone."""
+    cooling = [state for state in states if state.cooling_seconds is not None]
+    longest = max(cooling, key=lambda state: state.cooling_seconds or 0.0, default=None)
+    if longest is None or longest.cooldown is None:  # it has just ended
+        until = time.time()
+        return CoolingDown(capacity, f"{capacity.key} was cooling; ask again", until)
+    until = time.time() + (longest.cooling_seconds or 0.0)
+    why = f" ({longest.cooldown.reason})" if longest.cooldown.reason else ""
+    text = (
+        f"{longest.key} is cooling until {time.strftime('%H:%M:%S', time.localtime(until))}{why},"
+        " longer than cooldown.max_wait; the work was not started"
+    )
+    return CoolingDown(capacity, text, until)
 
 
 def snapshot(census: Census) -> Snapshot:
@@ -155,7 +181,7 @@ def snapshot(census: Census) -> Snapshot:
 
 def waiting(outlook: Outlook, ticket: Ticket) -> WaitingView:
     """One ticket's own row."""
-    return _row(ticket, outlook.holders, outlook.state, outlook.position, _reason(outlook.state))
+    return _row(ticket, outlook.holders, outlook.state, outlook.position, outlook.state.obstacle())
 
 
 def holders(outlook: Outlook) -> tuple[LeaseView, ...]:
@@ -172,7 +198,7 @@ def _waiting(census: Census) -> Iterable[WaitingView]:
         at = ticket.at or ticket.path[0]
         places[at] += 1
         state = census.states[at]
-        reason: Reason = "possible_deadlock" if ticket.id in stuck else _reason(state)
+        reason: Reason = "possible_deadlock" if ticket.id in stuck else state.obstacle()
         yield _row(ticket, census.holders, state, places[at], reason)
 
 
@@ -206,7 +232,7 @@ def _possible_deadlocks(census: Census) -> set[str]:
         free = [
             ticket_id
             for ticket_id, ticket in stuck.items()
-            if census.states[ticket.at or ticket.path[0]].paused
+            if census.states[ticket.at or ticket.path[0]].obstacle() != "full"
             or any(
                 lease.id not in waiting_leases
                 for lease in census.leases
@@ -226,16 +252,21 @@ def _inside(ticket: Ticket) -> tuple[str, ...]:
 def _limit(census: Census, key: str) -> LimitView:
     line, state = census.terms.line_for(key), census.states.get(key)
     used, reserved, waiting = (state.used, state.reserved, state.waiting) if state else (0, 0, 0)
+    cap, cooling = census.terms.cap(key), None if state is None else state.cooling_seconds
+    cooldown = None if state is None or cooling is None else state.cooldown
     return LimitView(
         key=key,
-        limit=shown(line.slots),
+        limit=shown(cap),
         source=line.source,
         used=used,
         reserved=reserved,
-        free=UNLIMITED if line.slots >= UNCAPPED else max(0, line.slots - used - reserved),
+        free=UNLIMITED if cap >= UNCAPPED else max(0, cap - used - reserved),
         waiting=waiting,
         paused=key in census.terms.paused,
-        cooling_until=None,
+        cooling_until=None if cooling is None else time.time() + cooling,
+        cooling_reason=None if cooldown is None else cooldown.reason,
+        requests_per_minute=shown(census.terms.budget(key)),
+        requests_lately=0 if state is None else state.spent,
     )
 
 
@@ -258,24 +289,26 @@ def _holder(holders: dict[str, Holder], lease: Ticket) -> HolderView:
 
 
 def _free(state: KeyState) -> int:
-    if state.paused or state.waiting:
+    if state.paused or state.waiting or not state.admits_request():
         return 0
-    return UNCAPPED if state.cap >= UNCAPPED else max(0, state.cap - state.used - state.reserved)
+    room = UNCAPPED if state.cap >= UNCAPPED else max(0, state.cap - state.used - state.reserved)
+    left = UNCAPPED if state.budget >= UNCAPPED else state.budget - state.spent - state.promised
+    return min(room, left)
 
 
 def _shown(cap: int) -> int | Literal["unlimited"]:
     return "unlimited" if cap >= UNCAPPED else cap
 
 
-def _reason(state: KeyState) -> Reason:
-    return "paused" if state.paused else "full"
-
-
 def _estimated_wait(state: KeyState, position: int) -> float | None:
     """How long a place in this line usually takes; unknown before anything was released."""
-    if state.hold_seconds is None or state.paused:
+    if state.paused:
         return None
-    return state.hold_seconds * position / min(state.cap, UNCAPPED)
+    if state.budget_seconds is not None:
+        return state.budget_seconds + (position - 1) * WINDOW_SECONDS / state.budget
+    if state.hold_seconds is None:
+        return state.cooling_seconds
+    return (state.cooling_seconds or 0.0) + state.hold_seconds * position / min(state.cap, UNCAPPED)
 
 
 def _pressure(states: Sequence[KeyState], *, blocked: bool) -> Pressure:

@@ -92,6 +92,7 @@ class Switchboard:
 
     def attach(self, ticket_id: str, waiter: Waiter) -> Decision | None:
         """Wait from now on; or the decision, if it was here first."""
+        self.keep_time()
         with self._mutex:
             decision = self.early.pop(ticket_id, None)
             if decision is None:
@@ -203,6 +204,11 @@ class Switchboard:
         if self._dozing:
             self._rouse()
 
+    def keep_time(self) -> None:
+        """See to it that whoever only time keeps out is let in, where no listener does."""
+        if not self._store.shared and self._store.due_seconds() is not None:
+            self.attend()
+
     def _rouse(self) -> None:
         """Have the attendant look for what there is to do, whatever it waits for."""
         self._dozing = False
@@ -232,7 +238,7 @@ class Switchboard:
         if self._store.shared:
             self._wait_for_messages()
         else:
-            self._poked.acquire(True, _TICK_SECONDS if self._busy else -1)
+            self._wait_for_time()
         self.deliver()
         if time.monotonic() >= self._next_tick and not self._closed:
             self._next_tick = time.monotonic() + _TICK_SECONDS
@@ -254,6 +260,18 @@ class Switchboard:
             if not self._look_in():
                 self._poked.acquire(True, _TICK_SECONDS)
         self._dozing = self._aside = False
+
+    def _wait_for_time(self) -> None:
+        """Sleep until there is a chore, or time lets someone in."""
+        due = self._store.due_seconds()
+        waits = [
+            seconds
+            for seconds in (due, _TICK_SECONDS if self._busy else None)
+            if seconds is not None
+        ]
+        self._poked.acquire(True, min(waits, default=-1))
+        if due is not None:
+            self._store.tend()
 
     def _look_in(self) -> bool:
         """Learn of lost leases and replaced stores, unless someone else listens for all."""

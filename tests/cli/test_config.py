@@ -47,7 +47,11 @@ def test_path_is_printed_whether_the_file_is_there_or_not(shell: Shell) -> None:
 
 def test_show_has_every_setting_with_its_source(shell: Shell) -> None:
     """A default, a line of the file and a variable are told apart."""
-    write(shell, 'paused = ["llm/openai"]\n[queue]\nboost = "5m"\n[limits]\nagent = 4\n')
+    write(
+        shell,
+        'paused = ["llm/openai"]\n[queue]\nboost = "5m"\n[limits]\nagent = 4\n'
+        '[llm.providers]\n"localhost:8000" = "mine"\n',
+    )
 
     seen = shell.run(
         "config",
@@ -64,6 +68,8 @@ def test_show_has_every_setting_with_its_source(shell: Shell) -> None:
         ("queue.boost", "5m", file),
         ("queue.max_waiting", 100_000, "default"),
         ("queue.max_jobs", 10_000, "default"),
+        ("cooldown.max_wait", "10m", "default"),
+        ("llm.providers", {"localhost:8000": "mine"}, file),
         ("store.timeout", "9s", "HEADWAY_STORE_TIMEOUT"),
         ("paused", ["llm/openai"], file),
         ('limits."agent"', 4, file),
@@ -78,6 +84,9 @@ def test_show_prints_a_table_for_people(shell: Shell) -> None:
     assert lines[0].split() == ["SETTING", "VALUE", "SOURCE"]
     assert lines[2].split() == ["queue.boost", "10m", "default"]
     assert lines[-1].split() == ['limits."agent"', "3", "default"]
+    assert ["llm.providers", "-", "default"] in [line.split() for line in lines]
+    write(shell, '[llm.providers]\n"localhost:8000" = "mine"\n')
+    assert '{ localhost:8000 = "mine" }' in shell.run("config", "show").stdout
 
 
 def test_check_is_content_with_good_settings(shell: Shell) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.machine", "tests.contract.oracle")
+pytest.register_assert_rewrite(
+    "tests.contract.diary", "tests.contract.machine", "tests.contract.oracle"
+)
 
 from tests.contract.houses import HOUSES  # noqa: E402 - after what rewrites its asserts
 from tests.contract.rig import Rig  # noqa: E402
@@ -33,7 +35,8 @@ def make_rig(
 
     def make(*, max_waiting: int = 100_000) -> Rig:
         directory = str(tmp_path / f"house-{len(made)}")
-        made.append(Rig(HOUSES[request.param](directory, clock=clock, max_waiting=max_waiting)))
+        house = HOUSES[request.param](directory, clock=clock, max_waiting=max_waiting)
+        made.append(Rig(house, clock))
         return made[-1]
 
     yield make

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from headway.config import Settings
+from headway.stores.book import new_state
 from headway.stores.memory import MemoryStore
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.sqlite import SqliteStore
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headway.stores.base import Census, Store
     from headway.tickets import Granted, Ticket, Waiting
 
+MAX_COOLING_SECONDS = 1000.0
 BOOST_SECONDS = 600.0
 
 
@@ -61,7 +63,12 @@ class MemoryHouse:
 
     def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
         self.directory = directory  # where nothing is written
-        self._store = MemoryStore(boost_seconds=BOOST_SECONDS, max_waiting=max_waiting, clock=clock)
+        self._store = MemoryStore(
+            boost_seconds=BOOST_SECONDS,
+            max_waiting=max_waiting,
+            max_cooling_seconds=MAX_COOLING_SECONDS,
+            clock=clock,
+        )
 
     def open(self, terms: Terms) -> Store:
         assert terms == self._store.terms()
@@ -103,6 +110,7 @@ class SqliteHouse:
             paused=terms.paused,
             boost_seconds=BOOST_SECONDS,
             max_waiting=self._max_waiting,
+            max_cooling_seconds=MAX_COOLING_SECONDS,
             store_timeout_seconds=5.0,
             inherited=(),
             task=None,
@@ -167,9 +175,10 @@ class EagerShortcuts(Shortcuts):
         with self._home.database.connection as connection:
             terms = read_terms(connection.execute)
             for key in ticket.path:
+                state = new_state(key, terms)
                 connection.execute(
-                    "insert or ignore into keys (key, cap, paused) values (?, ?, ?)",
-                    (key, terms.line_for(key).slots, key in terms.paused),
+                    "insert or ignore into keys (key, cap, gate, budget) values (?, ?, ?, ?)",
+                    (key, state.cap, state.gate, state.budget),
                 )
         self._busy.discard(ticket.path)
         answer = super().come(ticket, wait=wait)

@@ -12,10 +12,12 @@ import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.conftest import FakeClock
 from tests.contract import oracle
-from tests.contract.houses import BOOST_SECONDS, EagerSqliteHouse, SqliteHouse
+from tests.contract.diary import Diary
+from tests.contract.houses import BOOST_SECONDS, MAX_COOLING_SECONDS, EagerSqliteHouse, SqliteHouse
 
 from headway import keys
 from headway.limits import CODE, UNCAPPED, Line
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headway.stores.base import Store
+    from headway.stores.book import KeyState
     from headway.stores.sqlite import SqliteStore
     from headway.tickets import Answer, Decision
 
@@ -35,9 +38,14 @@ MAX_WAITING = 8
 HOLDERS = 3
 
 picks = st.integers(min_value=0, max_value=11)
-lines = st.dictionaries(
-    st.sampled_from(PATTERNS), st.sampled_from([1, 1, 2, 3, UNCAPPED, None]), max_size=4
-)
+slots = st.sampled_from([1, 1, 2, 3, UNCAPPED, None])
+budgets = st.sampled_from([None, None, None, 1, 2, 3, UNCAPPED])
+# Slots and requests a minute; a pattern without either has no line.
+lines = st.dictionaries(st.sampled_from(PATTERNS), st.tuples(slots, budgets), max_size=4)
+seconds = st.sampled_from([0.4, 5.0, 31.0, 62.0])
+
+
+Lines = dict[str, tuple[int | None, int | None]]
 
 
 class Wish(NamedTuple):
@@ -82,15 +90,19 @@ class StoresAgree(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.directory = tempfile.TemporaryDirectory(prefix="headway-")
         self.model = MemoryStore(
-            boost_seconds=BOOST_SECONDS, max_waiting=MAX_WAITING, clock=self.clock
+            boost_seconds=BOOST_SECONDS,
+            max_waiting=MAX_WAITING,
+            max_cooling_seconds=MAX_COOLING_SECONDS,
+            clock=self.clock,
         )
         self.house = self.house_type(self.directory.name, clock=self.clock, max_waiting=MAX_WAITING)
         self.holders: list[Store] = []
         self.twins: dict[str, Twins] = {}
         self.ended: set[str] = set()
+        self.diary = Diary(self.clock)
 
     @initialize(lines=lines)
-    def open_the_house(self, lines: dict[str, int | None]) -> None:
+    def open_the_house(self, lines: Lines) -> None:
         """Let the holders appear, and set some limits."""
         for _ in range(HOLDERS):
             self._open_holder()
@@ -141,7 +153,7 @@ class StoresAgree(RuleBasedStateMachine):
         self, wish: Wish, *, parents: tuple[str, ...] = (), within: tuple[str, ...] = ()
     ) -> None:
         # Ten microseconds a request: no two ranks are the same, whatever the priorities.
-        self.clock.move(wish.later + 1e-5)
+        self._wait(wish.later + 1e-5)
         holder = self.holders[wish.by % len(self.holders)]
         ticket_id = holder.new_id()
 
@@ -195,6 +207,8 @@ class StoresAgree(RuleBasedStateMachine):
     def _release(self, twins: Twins | None, held_seconds: float) -> None:
         if twins is None or twins.holder not in self.holders:
             return
+        if twins.id in self.before[0].leases:
+            self.diary.answered(twins.id)
         expected = self.model.release(twins.model, held_seconds)
         assert twins.holder.release(twins.real, held_seconds) == expected
         self._compare(ended={twins.id})
@@ -221,7 +235,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(lines=lines, paused=st.sets(st.sampled_from(TREE), max_size=1), both=st.booleans())
     def change_terms(
         self,
-        lines: dict[str, int | None],
+        lines: Lines,
         paused: set[str],
         both: bool,  # noqa: FBT001
     ) -> None:
@@ -230,16 +244,61 @@ class StoresAgree(RuleBasedStateMachine):
             lines = {}
         self._set_lines(lines, paused)
 
-    def _set_lines(self, lines: dict[str, int | None], paused: Iterable[str] = ()) -> None:
+    def _set_lines(self, lines: Lines, paused: Iterable[str] = ()) -> None:
         before = self.model.terms()
         terms = before.with_paused(paused)
-        for pattern, count in lines.items():
+        for pattern, (count, budget) in lines.items():
             terms = terms.without(pattern)
-            if count is not None:
-                terms = terms.with_lines([Line(pattern, count, CODE)])
+            if (count, budget) != (None, None):
+                terms = terms.with_lines([Line(pattern, count, CODE, budget)])
         assert self.holders[0].terms() == before
         assert self.model.set_terms(terms, expected=before)
         assert self.holders[-1].set_terms(terms, expected=before)
+        self._compare()
+
+    @rule(seconds=seconds)
+    def pass_time(self, seconds: float) -> None:
+        """Nothing happens but that."""
+        self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        self.clock.move(seconds)
+        self._compare()
+
+    @rule(
+        key=st.sampled_from(TREE),
+        seconds=st.sampled_from([None, 0.0, 5.0, 30.0, 30.0, 100.0, 2000.0]),
+        jitter=st.sampled_from([0.0, 0.5, 1.0]),
+        by=picks,
+    )
+    def cool_down(self, key: str, seconds: float | None, jitter: float, by: int) -> None:
+        """A provider wants to be left alone."""
+        self._wait(1e-5)
+        left = self.model.cool_down(key, seconds, "429", jitter=jitter)
+        holder = self.holders[by % len(self.holders)]
+        assert holder.cool_down(key, seconds, "429", jitter=jitter) == pytest.approx(left)
+        assert left >= min(seconds or 0.0, 5.0) - 1e-3
+        self.diary.cool(key, self.clock() + left)
+        self._compare()
+
+    @rule(key=st.sampled_from(TREE), by=picks)
+    def end_cool_down(self, key: str, by: int) -> None:
+        """A person knows better."""
+        ended = self.model.end_cool_down(key)
+        assert self.holders[by % len(self.holders)].end_cool_down(key) == ended
+        self.diary.open(key)
+        self._compare()
+
+    @precondition(lambda self: self.before[0].leases)
+    @rule(pick=picks)
+    def answer(self, pick: int) -> None:
+        """The provider answers somebody."""
+        twins = self._pick(self.before[0].leases, pick)
+        if twins is None or twins.holder not in self.holders:
+            return
+        self.diary.answered(twins.id)
+        self.model.prove(twins.model)
+        twins.holder.prove(twins.real)
         self._compare()
 
     @precondition(lambda self: self.before[0].tickets())
@@ -263,12 +322,16 @@ class StoresAgree(RuleBasedStateMachine):
     # -- comparing --------------------------------------------------------------------------
 
     def _compare(self, ended: Iterable[str] = (), dead: str = "") -> None:
+        # What time has brought: the one store has a thread for it, the other who listens.
+        self.model.tend()
+        self.holders[0].tend()
         expected = _news([self.model], dead)
         assert _news(self.holders) == expected
         told = {ticket_id for name, ticket_id, *_ in expected if name != "Granted"}
         model, real = now = self._pictures()
         # Who is ended and why: every ticket runs, waits, or was told or has said its end.
         self.ended |= told | set(ended)
+        self.diary.check(self.before[0], model)
         for before, picture in zip(self.before, now, strict=True):
             oracle.check(picture)
             oracle.check_step(before, picture, self.ended)
@@ -362,10 +425,21 @@ def _same(model: oracle.Picture, real: oracle.Picture) -> None:
         if expected is None or state is None:
             found = expected or state
             assert found is not None
-            assert (found.used, found.reserved, found.waiting) == (0, 0, 0)
+            assert (found.used, found.reserved, found.waiting, found.spent) == (0, 0, 0, 0)
+            assert found.cooldown is None
             continue
-        for name in ("cap", "paused", "used", "reserved", "waiting"):
+        for name in ("cap", "paused", "used", "reserved", "waiting", "budget", "spent", "promised"):
             assert getattr(state, name) == getattr(expected, name), f"{name} of {key}"
+        assert _cooling(state) == _cooling(expected), f"cooling of {key}"
+
+
+def _cooling(state: KeyState) -> tuple[object, ...] | None:
+    """A cool-down; whether it is over is noted when somebody looks after it."""
+    cooldown = state.cooldown
+    if cooldown is None:
+        return None
+    is_over = cooldown.over or state.cooling_seconds is None
+    return cooldown.since, cooldown.until, cooldown.reason, cooldown.probe, is_over
 
 
 def _by_token(picture: oracle.Picture) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.houses import BOOST_SECONDS
+from tests.contract.houses import BOOST_SECONDS, MAX_COOLING_SECONDS
 
 from headway.limits import UNCAPPED
 from headway.tickets import Refused, Waiting
@@ -38,6 +38,8 @@ class Picture:
         self.at = {ticket.id: ticket.at for ticket in census.waiting}
         self.used = {key: state.used for key, state in census.states.items()}
         self.held = {key: state.reserved for key, state in census.states.items()}
+        self.promised = {key: state.promised for key, state in census.states.items()}
+        self.spent = {key: state.spent for key, state in census.states.items()}
 
     def tickets(self) -> dict[str, Ticket]:
         return self.leases | self.waiting
@@ -49,6 +51,24 @@ class Picture:
         """Whether this much fits on the key now, whoever else waits for it."""
         taken = self.used.get(key, 0) + self.held.get(key, 0)
         return key not in self.terms.paused and taken + weight <= self.cap(key)
+
+    def budget(self, key: str) -> int:
+        return part_of(self.terms, key, "requests_per_minute") or UNCAPPED
+
+    def may_be_asked(self, key: str) -> bool:
+        """Whether neither a cool-down nor a budget stands in the way on the key."""
+        state = self.states.get(key)
+        cooldown = None if state is None else state.cooldown
+        if cooldown is not None and (not cooldown.over or cooldown.probe is not None):
+            return False
+        return self.spent.get(key, 0) + self.promised.get(key, 0) < self.budget(key)
+
+    def is_special(self, key: str) -> bool:
+        """Whether nobody may pass the key without being counted."""
+        state = self.states.get(key)
+        cooling = state is not None and state.cooldown is not None
+        limited = self.cap(key) < UNCAPPED or self.budget(key) < UNCAPPED
+        return limited or cooling or key in self.terms.paused
 
     def lender(self, ticket: Ticket, key: str) -> Ticket | None:
         """The nearest ancestor of a ticket that holds the key."""
@@ -85,20 +105,25 @@ def rank_of(ticket: Ticket) -> int:
 
 
 def cap_of(terms: Terms, key: str) -> int:
-    """The limit of a key: of the lines that speak of it, the one that is exact furthest left."""
+    """The limit of a key."""
+    return part_of(terms, key, "slots") or (3 if key == "agent" else UNCAPPED)
+
+
+def part_of(terms: Terms, key: str, part: str) -> int | None:
+    """Of the lines that speak of this part of a key, what the one says that is exact furthest left."""
     best: tuple[list[bool], int] | None = None
     for line in terms.lines:
         wanted, given = line.pattern.split("/"), key.split("/")
-        if len(wanted) != len(given) or any(
-            want not in ("*", have) for want, have in zip(wanted, given, strict=True)
+        if (
+            getattr(line, part) is None
+            or len(wanted) != len(given)
+            or any(want not in ("*", have) for want, have in zip(wanted, given, strict=True))
         ):
             continue
         exact = [want != "*" for want in wanted]
         if best is None or exact > best[0]:
-            best = exact, line.slots
-    if best is not None:
-        return best[1]
-    return 3 if key == "agent" else UNCAPPED
+            best = exact, getattr(line, part)
+    return None if best is None else best[1]
 
 
 def check(picture: Picture) -> None:
@@ -127,13 +152,27 @@ def _the_counts_are_the_tickets(now: Picture) -> None:
         parked = [t for t in now.waiting.values() if now.at[t.id] == key]
         counted = (state.used, state.reserved, state.waiting) if state else (0, 0, 0)
         assert counted == (used, reserved, len(parked)), f"{key} does not count its tickets"
+        promised = [t.id for t in now.waiting.values() if _has_passed(now, t, key)]
+        assert now.promised.get(key, 0) == len(promised), f"{key} does not count its promises"
         if state is not None:
+            assert state.budget == now.budget(key), f"{key} has another budget than its line says"
             assert state.cap == now.cap(key), f"{key} has another limit than its line says"
             assert state.paused == (key in now.terms.paused), f"{key} is paused or not"
 
 
+def _has_passed(now: Picture, ticket: Ticket, key: str) -> bool:
+    """Whether a ticket has taken the key and waits further on."""
+    on_loan = (ticket.id, key) in now.borrowed and now.at[ticket.id] != key
+    return (ticket.id, key) in now.reserved or on_loan
+
+
 def _nothing_is_over(now: Picture) -> None:
     for key, state in now.states.items():
+        if state.spent + state.promised > state.budget:
+            assert not state.promised, f"a request is promised on {key}, whose budget is spent"
+        if state.cooldown is not None:
+            most = 1 if state.cooldown.over else 0
+            assert state.promised <= most, f"a request is promised on {key}, which cools"
         if state.used + state.reserved > now.cap(key):
             assert not state.reserved, f"something is reserved on {key}, which is over its limit"
         if key in now.terms.paused:
@@ -145,9 +184,13 @@ def _nobody_is_stranded(now: Picture) -> None:
     for ticket_id in now.order:
         ticket, at = now.waiting[ticket_id], now.at[ticket_id]
         assert at is not None, f"{ticket_id} waits nowhere"
+        fits = now.may_be_asked(at)
+        if (ticket_id, at) in now.borrowed:
+            assert not fits, f"{ticket_id} has {at} on loan, could go on, and waits"
         if at not in heads:
             heads.add(at)
-            assert not now.is_open(at, ticket.weight), f"{ticket_id} fits on {at} and waits"
+            fits = fits and now.is_open(at, ticket.weight)
+            assert not fits, f"{ticket_id} fits on {at} and waits"
         lender = now.lender(ticket, at)
         if lender is not None and lender.weight >= ticket.weight:
             assert (lender.id, at) in now.loans, f"{ticket_id} could borrow {at} and waits"
@@ -164,8 +207,8 @@ def _each_has_collected_what_lies_before(now: Picture) -> None:
             assert not (reserved and borrowed), f"{ticket.id} has {key} twice"
             if key not in before:
                 assert not reserved, f"{ticket.id} has {key} before its turn"
-                assert not borrowed, f"{ticket.id} borrows {key} before its turn"
-            elif now.cap(key) < UNCAPPED or key in now.terms.paused:
+                assert not borrowed or key == at, f"{ticket.id} borrows {key} before its turn"
+            elif now.is_special(key):
                 assert reserved or borrowed, f"{ticket.id} has passed {key} without taking it"
 
 
@@ -185,6 +228,10 @@ def _loans_are_sound(now: Picture) -> None:
 def _nobody_waits_for_ever(now: Picture) -> None:
     for ticket in now.waiting.values():
         for key in path_of(ticket):
+            state = now.states.get(key)
+            cooling = 0.0 if state is None else state.cooling_seconds or 0.0
+            patient = "-job" in ticket.id or cooling <= MAX_COOLING_SECONDS
+            assert patient, f"{ticket.id} waits for {key} for too long"
             if (ticket.id, key) not in now.borrowed and ticket.weight > now.cap(key):
                 assert now.can_be_lent(ticket, key), f"{ticket.id} will never fit on {key}"
 
@@ -205,9 +252,12 @@ def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, 
     elif isinstance(answer, Refused):
         keys = {"too_heavy": too_heavy, "deadlock": blocked}.get(answer.reason, path_of(ticket))
         assert answer.key in keys, f"{ticket.id} was refused as {reason} on {answer.key}"
-        if reason in {"full", "paused"}:
+        if reason in {"full", "paused", "budget"}:
             assert (reason == "paused") == (answer.key in before.terms.paused)
             assert not wait, "someone was sent away who wanted to wait"
+        if reason == "cooling" and wait:
+            seconds = before.states[answer.key].cooling_seconds or 0.0
+            assert seconds > MAX_COOLING_SECONDS - 1, "someone was sent away who could wait"
         if reason == "queue_full":
             line = [at for at in before.at.values() if at == answer.key]
             # It can be longer: whoever moves on to a key, or is sent back to it, is let in.

@@ -9,14 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.contract import oracle
+from tests.contract.diary import Diary
 
 from headway import keys
-from headway.limits import CODE, UNCAPPED, Line, Terms
+from headway.limits import CODE, UNLIMITED, Terms, line
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.conftest import FakeClock
     from tests.contract.houses import House
 
+    from headway.limits import Limit
     from headway.stores.base import Store
     from headway.stores.book import KeyState
     from headway.tickets import Answer, Decision
@@ -27,8 +32,9 @@ HOLDERS = 3
 class Rig:
     """Holders of one house. Requests go to them in turn unless a test names one."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, house: House, clock: FakeClock) -> None:
+        self.house, self.clock = house, clock
+        self._diary = Diary(clock)
         self.holders: list[Store] = [house.open(Terms()) for _ in range(HOLDERS)]
         self.answers: dict[str, Answer] = {}
         self.asked: list[Ticket] = []
@@ -54,6 +60,7 @@ class Rig:
         priority: int = 0,
         parent: Ticket | tuple[Ticket, ...] | None = None,
         within: tuple[Ticket, ...] = (),
+        name: str = "",
     ) -> Ticket:
         """Request slots; the answer is kept beside the ticket."""
         if by is None:
@@ -61,7 +68,7 @@ class Rig:
         store = self.holders[by]
         parents = (parent,) if isinstance(parent, Ticket) else parent or ()
         ticket = Ticket(
-            store.new_id(),
+            store.new_id(name),
             wanted,
             keys.path(wanted),
             task=task,
@@ -78,6 +85,8 @@ class Rig:
         return ticket
 
     def release(self, ticket: Ticket, held_seconds: float = 1.0) -> bool:
+        if ticket.id in self._before.leases:
+            self._diary.answered(ticket.id)
         was_lease = self.owner(ticket).release(ticket, held_seconds)
         self.look(ended={ticket.id})
         return was_lease
@@ -101,17 +110,43 @@ class Rig:
         """Set limits; see ``limits``. For keys that are plain words."""
         self.limits(lines)
 
-    def limits(self, lines: dict[str, int | None]) -> None:
+    def limits(self, lines: Mapping[str, Limit | None]) -> None:
         """Set limits all at once; ``None`` takes a line away."""
         terms = self.store.terms()
-        for pattern, slots in lines.items():
+        for pattern, limit in lines.items():
             terms = terms.without(pattern)
-            if slots is not None:
-                terms = terms.with_lines([Line(pattern, slots, CODE)])
+            if limit is not None:
+                terms = terms.with_lines([line(pattern, limit, source=CODE, where=pattern)])
         self.set_terms(terms)
 
     def unlimit(self, pattern: str) -> None:
-        self.limits({pattern: UNCAPPED})
+        self.limits({pattern: UNLIMITED})
+
+    def cool(self, key: str, seconds: float | None = 20.0, *, jitter: float = 0.0) -> float:
+        """A provider wants to be left alone; how long it will be."""
+        left = self.store.cool_down(key, seconds, "429", jitter=jitter)
+        self._diary.cool(key, self.clock() + left)
+        self.look()
+        return left
+
+    def warm(self, key: str) -> bool:
+        """Somebody ends that before its time."""
+        was_cooling = self.store.end_cool_down(key)
+        self._diary.open(key)
+        self.look()
+        return was_cooling
+
+    def answer(self, ticket: Ticket) -> None:
+        """The provider answers a lease."""
+        self._diary.answered(ticket.id)
+        self.owner(ticket).prove(ticket)
+        self.look()
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and somebody looks after what that brings."""
+        self.clock.move(seconds)
+        self.store.tend()
+        self.look()
 
     def pause(self, *paused: str) -> None:
         terms = self.store.terms()
@@ -120,6 +155,11 @@ class Rig:
     def resume(self, *resumed: str) -> None:
         terms = self.store.terms()
         self.set_terms(terms.with_paused(terms.paused - set(resumed)))
+
+    def restart(self, uptime_seconds: float) -> None:
+        """The machine was started anew, so long ago; what was noted before is of another time."""
+        self.clock.now = uptime_seconds
+        self._diary = Diary(self.clock)
 
     def set_terms(self, terms: Terms) -> None:
         assert self.store.set_terms(terms, expected=self.store.terms())
@@ -137,6 +177,7 @@ class Rig:
         now = oracle.Picture(self.house.glance(self.store))
         self.ended |= {ticket_id for ticket_id in ended if ticket_id not in now.tickets()}
         oracle.check(now)
+        self._diary.check(self._before, now)
         oracle.check_step(self._before, now, self.ended)
         self._before = now
         return now

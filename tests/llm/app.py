@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
-import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from tests.llm.asks import Answer, Ask, Dialect, Json, Say, shell_call
+from tests.llm.asks import Answer, Ask, Dialect, Json, Say, shell_call, sse
 from tests.llm.chat import Chat
 from tests.llm.gemini import Gemini
 from tests.llm.messages import Messages
 from tests.llm.responses import Responses
+from tests.llm.traffic import Record
+from tests.llm.wire import Over, Wire
 
 if TYPE_CHECKING:
     from tests.llm.plans import Orders, Plan
-    from tests.llm.traffic import Record, Traffic
+    from tests.llm.traffic import Traffic
 
 # Any prefix may stand before these.
 _DIALECTS: list[tuple[re.Pattern[str], Dialect]] = [
@@ -27,12 +28,9 @@ _DIALECTS: list[tuple[re.Pattern[str], Dialect]] = [
     (re.compile(r"/v1/messages$"), Messages()),
     (re.compile(r"/models/[^/:]+:(stream)?[gG]enerateContent$"), Gemini()),
 ]
+_KEPT_BODY = 1_000_000
 _GARBAGE = bytes(range(256)) * 4
 _MODELS = ("fake-1", "fake-small", "claude-fake", "gemini-fake")
-
-
-class Aborted(Exception):  # noqa: N818 - it is what happened, not what went wrong
-    """The plan was to hang up."""
 
 
 class App:
@@ -70,11 +68,23 @@ class App:
         return web.json_response({"error": {"message": "no such path"}}, status=404)
 
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
-        body = json.loads(await request.read())
+        arrived_at = time.monotonic()
+        raw = await request.read()
+        body = json.loads(raw)
         ask = dialect.read(request.path, body)
         assert request.transport is not None
         fileno = request.transport.get_extra_info("socket").fileno()
-        record = self._traffic.arrive(ask, body, dict(request.headers), fileno)
+        record = self._traffic.arrive(
+            Record(
+                ask=ask,
+                body=body if len(raw) <= _KEPT_BODY else {},
+                size=len(raw),
+                headers=dict(request.headers),
+                socket=fileno,
+                arrived_at=arrived_at,
+            )
+        )
+        del raw, body
         try:
             plan = self._orders.choose(ask)
             record.tag = plan.say
@@ -82,8 +92,8 @@ class App:
             if plan.cap and self._traffic.in_flight(ask.model) > plan.cap:
                 return await reply.error(dialect, 429)
             return await reply.give(dialect, ask)
-        except Aborted:
-            return web.Response()  # to nobody
+        except Over as over:
+            return over.response
         except (asyncio.CancelledError, ConnectionError):
             self._traffic.end(record, client_left=True)
             raise
@@ -108,11 +118,11 @@ class App:
 
 
 class Reply:
-    """One response, written piece by piece."""
+    """One response, as planned."""
 
     def __init__(self, request: web.Request, record: Record, plan: Plan, app: App) -> None:
         self._request, self._record, self._plan, self._app = request, record, plan, app
-        self._response = web.StreamResponse()
+        self._wire = Wire(request, plan, lambda: app.end(record))
 
     async def give(self, dialect: Dialect, ask: Ask) -> web.StreamResponse:
         plan = self._plan
@@ -120,7 +130,7 @@ class Reply:
         if plan.hold == "before":
             await self._app.hold(self._record)
         if plan.drop:
-            self._hang_up()
+            self._wire.hang_up()
         if plan.status >= 400:
             return await self.error(dialect, plan.status)
         answer = answer_to(ask, plan)
@@ -134,80 +144,59 @@ class Reply:
         return await self._body(_json(dialect.whole(ask, answer)))
 
     async def error(self, dialect: Dialect, status: int) -> web.StreamResponse:
-        plan = self._plan
-        self._response.set_status(status)
-        if plan.retry_after:
-            self._response.headers["Retry-After"] = plan.retry_after
-        error = dialect.error(status, f"planned {status}", plan.retry_delay)
-        return await self._body(_json(error))
+        self._wire.response.set_status(status)
+        return await self._body(_json(_error(dialect, status, self._plan)))
 
     async def _stream(self, dialect: Dialect, ask: Ask, answer: Answer) -> web.StreamResponse:
         stream = dialect.stream(ask, answer)
         await self._begin("text/event-stream")
-        await self._write(stream.opening)
+        await self._wire.write(stream.opening)
         if self._plan.hold == "opened":
             await self._app.hold(self._record)
         half = (len(stream.deltas) + 1) // 2
-        await self._write_slowly(stream.deltas[:half])
+        await self._wire.write_slowly(stream.deltas[:half])
         await self._half_way()
-        if self._plan.cut:
-            return await self._finish(b"")
-        await self._write_slowly(stream.deltas[half:])
-        return await self._finish(stream.closing)
+        if self._is_cut_half_way:
+            return await self._wire.finish(b"")
+        await self._wire.write_slowly(stream.deltas[half:])
+        closing = stream.closing
+        if self._plan.cut == "untold":
+            closing = b""
+        elif self._plan.cut == "error":
+            is_named = dialect.name == "messages"
+            closing = sse(_error(dialect, 500, self._plan), named=is_named)
+        return await self._wire.finish(closing)
 
     async def _body(self, body: bytes, *, streams: bool = False) -> web.StreamResponse:
-        if self._plan.cut == "clean":
+        if self._plan.cut == "clean" and self._is_cut_half_way:
             body = body[: len(body) // 2]
-        if not streams:
-            self._response.content_length = len(body)
-        await self._begin("text/event-stream" if streams else "application/json")
+        if streams:
+            await self._begin("text/event-stream")
+        else:
+            body = self._wire.pack(body)
+            await self._begin("application/json", len(body))
         half = len(body) // 2
-        await self._write(body[:half])
+        await self._wire.write(body[:half])
         await self._half_way()
-        return await self._finish(body[half:])
+        return await self._wire.finish(body[half:])
+
+    @property
+    def _is_cut_half_way(self) -> bool:
+        return self._plan.cut in {"reset", "close", "clean"} and self._plan.cut_at < 0
 
     async def _half_way(self) -> None:
         if self._plan.hold == "middle":
             await self._app.hold(self._record)
-        if self._plan.cut == "reset":
-            self._hang_up()
+        if self._is_cut_half_way and self._plan.cut != "clean":
+            await self._wire.cut()
 
-    async def _begin(self, kind: str) -> None:
-        self._response.content_type = kind
-        self._record.status = self._response.status
-        await self._response.prepare(self._request)
+    async def _begin(self, kind: str, length: int | None = None) -> None:
+        self._record.status = self._wire.response.status
+        await self._wire.begin(kind, length)
 
-    async def _write_slowly(self, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            await self._write(piece)
-            await asyncio.sleep(self._plan.chunk_delay)
 
-    async def _write(self, piece: bytes) -> None:
-        step = self._plan.trickle or len(piece)
-        for at in range(0, len(piece), step or 1):
-            await self._response.write(piece[at : at + step])
-            if self._plan.trickle:
-                await asyncio.sleep(self._plan.chunk_delay)
-
-    async def _finish(self, closing: bytes) -> web.StreamResponse:
-        # All that tells the client "over" goes out in one piece, and is counted as over just
-        # before: a client that starts the next request upon it never makes two of one.
-        if self._plan.trickle:
-            await self._write(closing[:-1])
-            closing = closing[-1:]
-        self._app.end(self._record)
-        await self._response.write_eof(closing)
-        return self._response
-
-    def _hang_up(self) -> None:
-        transport = self._request.transport
-        if transport is not None:
-            self._app.end(self._record)
-            with_reset = struct.pack("ii", 1, 0)
-            raw: Any = transport.get_extra_info("socket")
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, with_reset)
-            transport.abort()
-        raise Aborted
+def _error(dialect: Dialect, status: int, plan: Plan) -> Json:
+    return dialect.error(status, f"planned {status}", plan.retry_delay)
 
 
 def answer_to(ask: Ask, plan: Plan) -> Answer:

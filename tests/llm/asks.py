@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 Json = dict[str, Any]
+_Source = TypeVar("_Source")
+_Made = TypeVar("_Made")
 
 # The shell tools of the clients that we know, and how each takes its command.
 _SHELLS = {
@@ -19,6 +22,25 @@ _SHELLS = {
     "shell": "command",
 }
 _LARGE = 16_384
+
+
+class Lazily(Sequence[_Made]):
+    """Items that are made when they are asked for: a huge answer is never there as a whole."""
+
+    def __init__(self, sources: Sequence[_Source], make: Callable[[_Source], _Made]) -> None:
+        self._sources, self._make = sources, make
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @overload
+    def __getitem__(self, at: int) -> _Made: ...
+    @overload
+    def __getitem__(self, at: slice) -> Lazily[_Made]: ...
+    def __getitem__(self, at: int | slice) -> _Made | Lazily[_Made]:
+        if isinstance(at, slice):
+            return Lazily(self._sources[at], self._make)
+        return self._make(self._sources[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +65,11 @@ class Say:
     text: str
 
     @property
-    def pieces(self) -> list[str]:
+    def pieces(self) -> Sequence[str]:
         """The text as it is streamed: word by word, or in large pieces if it is large."""
         if len(self.text) > _LARGE:
-            return [self.text[at : at + _LARGE] for at in range(0, len(self.text), _LARGE)]
+            starts = range(0, len(self.text), _LARGE)
+            return Lazily(starts, lambda at: self.text[at : at + _LARGE])
         return re.findall(r"\S+\s*|\s+", self.text)
 
 
@@ -87,7 +110,7 @@ class Stream:
     """An answer as bytes: what comes first, the text, and all that tells the client it is over."""
 
     opening: bytes
-    deltas: list[bytes]
+    deltas: Sequence[bytes]
     closing: bytes
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, asked, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Lazily, Say, Stream, asked, sse, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KINDS = {
     401: ("invalid_request_error", "invalid_api_key"),
@@ -49,7 +52,9 @@ class Chat:
 
     def stream(self, ask: Ask, answer: Answer) -> Stream:
         if isinstance(answer, Say):
-            deltas = [self._chunk(ask, {"content": piece}) for piece in answer.pieces]
+            deltas: Sequence[bytes] = Lazily(
+                answer.pieces, lambda piece: self._chunk(ask, {"content": piece})
+            )
         else:
             calls = [{"index": 0, **self._call(answer)}]
             deltas = [self._chunk(ask, {"tool_calls": calls})]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Say, Stream, asked, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Lazily, Say, Stream, asked, sse, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 _STATUSES = {
@@ -36,12 +39,12 @@ class Gemini:
         return self._chunk(ask, _parts(answer), over=answer)
 
     def stream(self, ask: Ask, answer: Answer) -> Stream:
-        pieces: list[Answer] = [answer]
+        pieces: Sequence[Answer] = [answer]
         if isinstance(answer, Say):
-            pieces = [Say(piece) for piece in answer.pieces]
+            pieces = Lazily(answer.pieces, Say)
         return Stream(
             opening=b"",
-            deltas=[sse(self._chunk(ask, _parts(piece))) for piece in pieces],
+            deltas=Lazily(pieces, lambda piece: sse(self._chunk(ask, _parts(piece)))),
             closing=sse(self._chunk(ask, [{"text": ""}], over=answer)),
         )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Stream, asked, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Lazily, Stream, asked, sse, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _KINDS = {
     400: "invalid_request_error",
@@ -43,12 +46,15 @@ class Messages:
         if isinstance(answer, Call):
             block = {**_content(answer)[0], "input": {}}
             events.append({"type": "content_block_start", "index": 0, "content_block": block})
-            deltas = [_delta({"type": "input_json_delta", "partial_json": answer.arguments_text})]
+            arguments = {"type": "input_json_delta", "partial_json": answer.arguments_text}
+            deltas: Sequence[bytes] = [_delta(arguments)]
         else:
             if answer.text:
                 block = {"type": "text", "text": ""}
                 events.append({"type": "content_block_start", "index": 0, "content_block": block})
-            deltas = [_delta({"type": "text_delta", "text": piece}) for piece in answer.pieces]
+            deltas = Lazily(
+                answer.pieces, lambda piece: _delta({"type": "text_delta", "text": piece})
+            )
         end = {"stop_reason": _reason(answer), "stop_sequence": None}
         closing: list[Json] = [
             {"type": "message_delta", "delta": end, "usage": {"output_tokens": given}},

@@ -12,15 +12,26 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"\[([a-z-]+): ?(.*?)\](?=\s|\[|\"|$)", re.DOTALL)
 _SAY = re.compile(r"\bsay: ?(.*)")
-_TROUBLE = ("status", "retry_after", "retry_delay", "cut", "drop", "garbage", "empty")
+_TROUBLE = (
+    "status",
+    "headers",
+    "retry_after",
+    "retry_delay",
+    "cut",
+    "cut_at",
+    "drop",
+    "garbage",
+    "empty",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One answer's plan; the defaults answer with an echo, at once and whole.
 
-    Every field is also a tag, ``[chunk-delay: 0.1]`` for ``chunk_delay``. ``times`` bounds the
-    trouble only (error, cut, drop, garbage, empty): after it, the rest of the plan is kept.
+    Every field is also a tag, ``[chunk-delay: 0.1]`` for ``chunk_delay``; of headers there is one
+    for each, ``[header: X-Name=value]``. ``times`` bounds the trouble only (error, headers, cut,
+    drop, garbage, empty): after it, the rest of the plan is kept.
     """
 
     say: str | None = None  # this text exactly
@@ -33,10 +44,15 @@ class Plan:
     chunk_delay: float = 0.0  # seconds
     hold: Literal["", "before", "opened", "middle"] = ""  # of headers, of text, in the text
     trickle: int = 0  # bytes at a time
+    encoding: Literal["", "gzip", "deflate"] = ""  # of the body; in a stream, event by event
     status: int = 200
-    retry_after: str = ""  # the header
+    headers: dict[str, str] = field(default_factory=dict)  # of any answer, added to the usual
+    retry_after: str = ""  # the header, of any answer
     retry_delay: str = ""  # Gemini's RetryInfo, in the body
-    cut: Literal["", "reset", "clean"] = ""  # half way: a reset, or an end without a last event
+    # Half way: a reset, a closed connection, or an end as HTTP wants it. After all was said: an
+    # end without the events that tell it, or with one that tells an error.
+    cut: Literal["", "reset", "close", "clean", "untold", "error"] = ""
+    cut_at: int = -1  # not half way, but after so many bytes of the body
     drop: bool = False  # reset before headers
     garbage: bool = False  # bytes that are no answer at all
     cap: int = 0  # with more of the model in flight than this: 429
@@ -66,6 +82,9 @@ def tags(prompt: str) -> dict[str, Any]:
         name = name.replace("-", "_")  # noqa: PLW2901 - the same, as Python spells it
         if name == "tool":
             found["tools"] = (*found.get("tools", ()), value)
+        elif name == "header":
+            header, _, told = value.partition("=")
+            found["headers"] = {**found.get("headers", {}), header: told}
         elif name == "say":
             found["say"] = value
         elif name in _TYPES:

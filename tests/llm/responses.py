@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.llm.asks import Answer, Ask, Call, Json, Stream, asked, sse, usage
+from tests.llm.asks import Answer, Ask, Call, Json, Lazily, Stream, asked, sse, usage
 from tests.llm.chat import KINDS, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Responses:
@@ -30,10 +33,11 @@ class Responses:
         begun = {**_item(answer, "in_progress")}
         if isinstance(answer, Call):
             begun["arguments"] = ""
-            deltas = [_delta("response.function_call_arguments", answer.arguments_text)]
+            arguments = _delta("response.function_call_arguments", answer.arguments_text)
+            deltas: Sequence[bytes] = [arguments]
         else:
             begun["content"] = []
-            deltas = [_delta("response.output_text", piece) for piece in answer.pieces]
+            deltas = Lazily(answer.pieces, lambda piece: _delta("response.output_text", piece))
         started = _response(ask, answer, "in_progress", [])
         done = _item(answer, "completed")
         finished = _response(ask, answer, "completed", [done])

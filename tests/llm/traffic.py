@@ -21,11 +21,13 @@ _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 class Record:
     """One request: from when it was read until its last bytes were on their way."""
 
-    number: int
     ask: Ask
-    body: Json
+    body: Json  # empty, if it was very large
+    size: int  # of the body, in bytes
     headers: dict[str, str]
     socket: int
+    arrived_at: float  # when its headers were there, by the clock of time.monotonic()
+    number: int = 0
     started_at: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     status: int | None = None  # of the response; None if none was begun
@@ -52,13 +54,13 @@ class Traffic:
         self._peaks: Counter[str | None] = Counter()
         self.probes: list[str] = []
 
-    def arrive(self, ask: Ask, body: Json, headers: dict[str, str], socket: int) -> Record:
+    def arrive(self, record: Record) -> Record:
         with self.changed:
             self._see_who_left()
-            record = Record(len(self._records) + 1, ask, body, headers, socket)
+            record.number = len(self._records) + 1
             self._records.append(record)
             self._flying[record.number] = record
-            for model in (None, ask.model):
+            for model in (None, record.model):
                 self._peaks[model] = max(self._peaks[model], self.in_flight(model))
             self.changed.notify_all()
             return record

@@ -124,7 +124,10 @@ def test_a_snapshot_has_exactly_the_documented_fields(govern: Govern) -> None:
     worker.result()
 
     assert set(seen) == {"limits", "leases", "waiting"}
-    limit_fields = "key limit source used reserved free waiting paused cooling_until"
+    limit_fields = (
+        "key limit source used reserved free waiting paused cooling_until cooling_reason"
+        " requests_per_minute requests_lately"
+    )
     for limit in seen["limits"]:
         assert set(limit) == set(limit_fields.split())
     (lease,) = seen["leases"]

@@ -258,5 +258,9 @@ def test_the_example_in_the_documentation_is_good(home: str, path: Path) -> None
 
     settings = config.load(home, {})
 
-    assert len(settings.lines) == 4
+    assert len(settings.lines) == 5
     assert settings.paused == {"llm/openai"}
+    assert settings.providers == {
+        "localhost:11434": "ollama",
+        "gateway.example.com/openai": "openai",
+    }

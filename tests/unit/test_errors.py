@@ -20,6 +20,11 @@ EXAMPLES: list[tuple[HeadwayError, dict[str, object], list[str]]] = [
         ["no slot free on k"],
     ),
     (
+        errors.CoolingDown(CAPACITY, "k is cooling until 14:05:00", 1e9),
+        {"capacity": CAPACITY, "reason": "k is cooling until 14:05:00", "until": 1e9},
+        ["k is cooling until 14:05:00"],
+    ),
+    (
         errors.QueueTimeout(("a", "b"), 1.5),
         {"keys": ("a", "b"), "timeout_seconds": 1.5},
         ["a + b", "1.5 s", "not started"],

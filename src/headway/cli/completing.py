@@ -84,9 +84,7 @@ def _keys(governor: Governor) -> Offers:
 
 
 def _limits(governor: Governor) -> Offers:
-    from headway.limits import shown  # noqa: PLC0415
-
-    return {line.pattern: str(shown(line.slots)) for line in governor.lines()}
+    return {line.pattern: str(line.written()) for line in governor.lines()}
 
 
 def _everyone(governor: Governor) -> list[LeaseView | WaitingView]:

@@ -149,4 +149,10 @@ def _path() -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "-"
+    if isinstance(value, dict):
+        parts = (
+            f'{name} = "{x}"' if isinstance(x, str) else f"{name} = {x}"
+            for name, x in value.items()
+        )
+        return f"{{ {', '.join(parts)} }}" if value else "-"
     return output.clean(str(value))

@@ -20,7 +20,9 @@ def open_store(url: str | None) -> tuple[Store, Settings]:
 
         settings = config.defaults()
         return MemoryStore(
-            boost_seconds=settings.boost_seconds, max_waiting=settings.max_waiting
+            boost_seconds=settings.boost_seconds,
+            max_waiting=settings.max_waiting,
+            max_cooling_seconds=settings.max_cooling_seconds,
         ), settings
     settings = config.load(None if url is None else _directory(url))
     from headway.stores.sqlite import SqliteStore  # noqa: PLC0415

@@ -10,37 +10,46 @@ Two facts hold between any two operations, and the tests check them:
 
 * where a reservation stands on a key, that key is open and not over its limit;
 * the best-ranked ticket parked at a key does not fit there now.
+
+A key may also be left alone for a while, or have a budget of requests (``pacing.py``).
+That binds those on loan too, who need no room: they wait for nothing else then, and
+so for nobody in line.
 """
 
 from __future__ import annotations
 
-from headway.keys import collection_order
+import math
+
 from headway.limits import UNCAPPED
-from headway.tickets import Granted, Refused, Revoked, Withdrawn
+from headway.stores.book import COOLING, METERED
+from headway.stores.given_back import GivenBack
+from headway.stores.lending import Lending
+from headway.tickets import Granted, Refused, Revoked, Withdrawn, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Self
 
-    from headway.limits import Terms
-    from headway.stores.book import Book, KeyState
-    from headway.tickets import Refusal, Ticket
+    from headway.stores.book import Book, Change, KeyState
+    from headway.tickets import Ticket
 
 
 class Admission:
     """The operations on a book. Each leaves nobody waiting who could be served."""
 
-    def __init__(self, book: Book, *, max_waiting: int) -> None:
-        self._book, self._max_waiting = book, max_waiting
+    def __init__(
+        self, book: Book, *, max_waiting: int, max_cooling_seconds: float = math.inf
+    ) -> None:
+        self._book, self._lending = book, Lending(book)
+        self._max_waiting, self._max_cooling = max_waiting, max_cooling_seconds
 
     def enter(self, ticket: Ticket) -> Refused | None:
-        """Grant or park a new ticket; refuse one that can never fit."""
-        for key in ticket.path:
-            if self._never_fits(ticket, key):
-                return Refused(ticket.id, "too_heavy", key)
+        """Grant or park a new ticket; refuse one that can never fit, or not in good time."""
+        refusal = self._hopeless(ticket)
+        if refusal is not None:
+            return refusal
         if ticket.parents:
-            ticket.parents = tuple(ancestor.id for ancestor in self._ancestors(ticket))
+            ticket.parents = tuple(ancestor.id for ancestor in self._lending.ancestors(ticket))
             for parent in ticket.parents:
                 self._book.note_child(parent)
         self._collect(ticket, ticket.path)
@@ -53,12 +62,11 @@ class Admission:
             return None
         state = self._book.key(at)
         if not wait:
-            reason: Refusal = "paused" if state.paused else "full"
-            refusal: Refused | None = Refused(ticket.id, reason, at)
+            refusal: Refused | None = Refused(ticket.id, state.obstacle(), at)
         elif state.waiting > self._max_waiting:
             refusal = Refused(ticket.id, "queue_full", at)
         else:
-            refusal = self._deadlock(ticket)
+            refusal = self._lending.deadlock(ticket)
         if refusal is not None:
             self.withdraw(ticket)
         return refusal
@@ -73,27 +81,41 @@ class Admission:
         self.withdraw(ticket)
 
     def release(self, lease: Ticket) -> None:
-        """End a lease and hand its slots to those next in line."""
-        self.end_all([lease])
+        """End a lease as its holder wishes, and hand its slots to those next in line."""
+        self.end_all([lease], opened=self.proved_by(lease))
 
-    def end_all(self, tickets: Iterable[Ticket], *, freed: Iterable[str] = ()) -> None:
+    def proved_by(self, lease: Ticket) -> list[str]:
+        """The keys that this lease tried after a cool-down, and that are open by that."""
+        tried = [
+            state
+            for state in map(self._book.key, lease.path)
+            if state.cooldown is not None and state.cooldown.probe == lease.id
+        ]
+        for state in tried:
+            state.cooldown = None
+        return [state.key for state in tried]
+
+    def end_all(
+        self, tickets: Iterable[Ticket], *, freed: Iterable[str] = (), opened: Iterable[str] = ()
+    ) -> None:
         """Take tickets off the book, parked or granted, and then serve what became free.
 
         All of them leave before anyone is served: by rank, not by who happened to
         leave first.
         """
-        given_back = GivenBack(freed)
+        given_back = GivenBack(freed, opened=opened)
         for ticket in tickets:
             if ticket.at is None:
                 given_back += self._end_lease(ticket)
             else:
                 given_back += self._give_back(ticket, ticket.path)
                 self._book.strike(ticket)
-        self._serve(given_back)
+        self.hand_on(given_back)
 
     def _end_lease(self, lease: Ticket) -> GivenBack:
         book, given_back = self._book, GivenBack()
         for key in lease.path:
+            given_back += self._stop_trying(lease, key)
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
             child = None if borrower is None else book.ticket(borrower)
             if borrower is not None:
@@ -104,7 +126,7 @@ class Admission:
                     given_back.loans.append((lender, key))
                 else:
                     # Lent on: the one in the middle leaves, the loan stays.
-                    self._lend(lender, key, child)
+                    self._lending.lend(lender, key, child)
                 continue
             state = book.key(key)
             state.used -= lease.weight
@@ -114,15 +136,23 @@ class Admission:
         book.strike(lease)
         for child in list(book.parked_children()):
             # Someone may have waited for nothing but a loan that was large enough.
-            given_back += self._refuse_if_too_heavy(child)
+            given_back += self._refuse_if_hopeless(child)
             given_back += self._next_lender(child, lease)
         return given_back
+
+    def _stop_trying(self, ticket: Ticket, key: str) -> GivenBack:
+        """If this one was to try the key first, somebody else may."""
+        cooldown = self._book.key(key).cooldown
+        if cooldown is None or cooldown.probe != ticket.id:
+            return GivenBack()
+        cooldown.probe = None
+        return GivenBack([key])
 
     def _next_lender(self, child: Ticket, ended: Ticket) -> GivenBack:
         """Whose slot a parked child may try now that one of its ancestors has ended."""
         given_back = GivenBack()
         if ended.id in child.parents and child.at is not None:
-            lender = self._lender(child, child.at)
+            lender = self._lending.lender(child, child.at)
             if lender is not None:
                 given_back.loans.append((lender.id, child.at))
         return given_back
@@ -130,24 +160,43 @@ class Admission:
     def revoke(self, lease: Ticket, reason: str) -> None:
         """Take a lease back from its holder and tell them."""
         self._book.tell(lease, Revoked(lease.id, reason))
-        self.release(lease)
+        self.end_all([lease])
 
-    def change(self, changes: Iterable[tuple[str, int, bool]]) -> None:
+    def change(self, changes: Iterable[Change]) -> None:
         """Give keys other limits or close them; nothing reserved under old terms stays.
 
         All terms change and all reservations fall before anyone is served: a place
         given away in between could go to a ticket that the next change would stop.
         """
         given_back = GivenBack()
-        for key, cap, paused in changes:
+        for key, cap, paused, budget in changes:
             state = self._book.key(key)
             tightened = cap < state.cap or (paused and not state.paused)
-            state.cap, state.paused = cap, paused
-            given_back.keys.append(key)
+            shortened = budget < state.budget
+            state.cap, state.paused, state.budget = cap, paused, budget
+            given_back += GivenBack(opened=[key])
+            if shortened:
+                given_back += self.call_back(key)
             if tightened:
                 for ticket in list(self._book.parked()):
                     given_back += self._readmit(ticket, key)
-        self._serve(given_back)
+        self.hand_on(given_back)
+
+    def call_back(self, key: str) -> GivenBack:
+        """Let everyone wait at a key who has passed it and waits further on, also on loan."""
+        given_back = GivenBack()
+        for ticket in list(self._book.parked()):
+            if key in ticket.path and ticket.at is not None and key in _passed(ticket):
+                given_back += self._pull_back(ticket, key)
+        return given_back
+
+    def send_hopeless_away(self, key: str) -> GivenBack:
+        """Refuse those who wait for a key that is left alone for longer than they would."""
+        given_back = GivenBack()
+        for ticket in list(self._book.parked()):
+            if key in ticket.path:
+                given_back += self._refuse_if_hopeless(ticket)
+        return given_back
 
     def restart(self, ticket: Ticket) -> None:
         """Put a waiting ticket back to its first key, with nothing reserved.
@@ -160,53 +209,81 @@ class Admission:
 
     def serve(self, keys: Iterable[str]) -> None:
         """Grant whoever can be granted at these keys."""
-        self._serve(GivenBack(keys))
+        self.hand_on(GivenBack(keys))
 
     def _readmit(self, ticket: Ticket, key: str) -> GivenBack:
         """Make a parked ticket ask again for a key whose terms became harder."""
         if key not in ticket.path or key in ticket.borrowed or ticket.at is None:
             return GivenBack()
         if self._never_fits(ticket, key):
-            return self._refuse_if_too_heavy(ticket)
-        if ticket.path.index(key) < ticket.path.index(ticket.at):
+            return self._refuse_if_hopeless(ticket)
+        if key in _passed(ticket):
             return self._pull_back(ticket, key)
         return GivenBack()
 
-    def _refuse_if_too_heavy(self, ticket: Ticket) -> GivenBack:
-        """Send a parked ticket away that no longer fits anywhere on its path."""
+    def _refuse_if_hopeless(self, ticket: Ticket) -> GivenBack:
+        """Send a parked ticket away that will not get what it needs."""
+        refusal = self._hopeless(ticket)
+        if refusal is None:
+            return GivenBack()
+        given_back = self._give_back(ticket, ticket.path)
+        self._book.strike(ticket)
+        self._book.tell(ticket, refusal)
+        return given_back
+
+    def _hopeless(self, ticket: Ticket) -> Refused | None:
+        """Refuse what fits nowhere on its path, or is left alone for too long; jobs can wait."""
         for key in ticket.path:
             if key not in ticket.borrowed and self._never_fits(ticket, key):
-                given_back = self._give_back(ticket, ticket.path)
-                self._book.strike(ticket)
-                self._book.tell(ticket, Refused(ticket.id, "too_heavy", key))
-                return given_back
-        return GivenBack()
+                return Refused(ticket.id, "too_heavy", key)
+        for key in ticket.path:
+            cooldown = self._book.key(key).cooldown
+            if cooldown is None or cooldown.over or job_of(ticket.id) is not None:
+                continue
+            if cooldown.until - self._book.now > self._max_cooling:
+                return Refused(ticket.id, "cooling", key)
+        return None
 
     def _collect(self, ticket: Ticket, keys: Iterable[str]) -> None:
         """Take room key by key; park at the first that has none."""
         book, weight = self._book, ticket.weight
         for key in keys:
-            if ticket.parents and self._borrow(ticket, key):
-                continue
             state = book.key(key)
-            if state.cap >= UNCAPPED and not state.paused:
+            if ticket.parents and self._lending.borrow(ticket, key):
+                if not state.admits_request():
+                    self._park(ticket, state)
+                    return
+            elif state.is_open:
                 continue
-            if not state.admits(weight) or self._someone_before(ticket, state):
+            elif not state.admits(weight) or self._someone_before(ticket, state):
                 self._park(ticket, state)
                 return
-            state.reserved += weight
-            ticket.reserved.append(key)
-            if state.waiting:
-                book.stir(key)
+            self._pass(ticket, state)
         for key in ticket.path:
-            if key not in ticket.borrowed:
-                state = book.key(key)
+            state = book.key(key)
+            if key in ticket.borrowed:
+                state.promised -= 1
+            else:
                 state.used += weight
                 if key in ticket.reserved:
                     state.reserved -= weight
+                    state.promised -= 1
+            if state.budget < UNCAPPED:
+                book.charge(state)
         ticket.reserved.clear()
         book.grant(ticket)
         book.tell(ticket, Granted(ticket.id, ticket.token))
+
+    def _pass(self, ticket: Ticket, state: KeyState) -> None:
+        """Take what the key has to give, until the grant or until it is given back."""
+        state.promised += 1
+        if state.cooldown is not None:
+            state.cooldown.probe = ticket.id
+        if state.key not in ticket.borrowed:
+            state.reserved += ticket.weight
+            ticket.reserved.append(state.key)
+        if state.waiting:
+            self._book.stir(state.key)
 
     def _someone_before(self, ticket: Ticket, state: KeyState) -> bool:
         if not state.waiting:
@@ -225,7 +302,7 @@ class Admission:
         self._book.key(left).waiting -= 1
         return left
 
-    def _serve(self, given_back: GivenBack) -> None:
+    def hand_on(self, given_back: GivenBack) -> None:
         """Hand room on: returned loans to the lender's other children, the rest by rank.
 
         In a book that awaits someone room may only seem free. All keys are served when it is
@@ -241,30 +318,49 @@ class Admission:
         while True:
             # Of all lines that got room, the best-ranked head goes first: further on, at
             # an ancestor, there may be room for one of them only.
-            heads = [(book.head(s.key), s) for s in states if s.waiting and s.admits(1)]
-            fitting = [(head, s) for head, s in heads if head and s.admits(head.weight)]
+            fitting = [
+                (ticket, state)
+                for state in states
+                if state.waiting
+                for ticket in self._next(state, opened=state.key in given_back.opened)
+            ]
             if not fitting:
                 break
-            head, state = min(fitting, key=lambda pair: pair[0].place)
-            self._unpark(head)
-            state.reserved += head.weight
-            head.reserved.append(state.key)
-            self._collect(head, _rest(head, state.key))
+            ticket, state = min(fitting, key=lambda pair: pair[0].place)
+            self._unpark(ticket)
+            self._pass(ticket, state)
+            self._collect(ticket, _rest(ticket, state.key))
         for state in states:
             if state.waiting:
                 book.stir(state.key)
 
+    def _next(self, state: KeyState, *, opened: bool) -> Iterable[Ticket]:
+        """Who of those parked at a key can go on: its head, and the first who needs no room."""
+        head = self._book.head(state.key) if state.admits(1) else None
+        if head is not None and state.admits(head.weight):
+            yield head
+        if (opened or state.gate & (METERED | COOLING)) and state.admits_request():
+            for child in self._book.parked_children():
+                if child.at == state.key and state.key in child.borrowed:
+                    yield child
+                    return
+
     def _give_back(self, ticket: Ticket, keys: Iterable[str]) -> GivenBack:
         """Undo a parked ticket's collecting of these keys."""
-        given_back = GivenBack(keys=[self._unpark(ticket)])
+        left = self._unpark(ticket)
+        given_back = GivenBack([left])
         for key in keys:
+            state = self._book.key(key)
+            given_back += self._stop_trying(ticket, key)
             if key in ticket.borrowed:
                 lender = ticket.borrowed.pop(key)
                 self._book.end_loan(lender, key)
                 given_back.loans.append((lender, key))
+                state.promised -= key != left
             elif key in ticket.reserved:
                 ticket.reserved.remove(key)
-                self._book.key(key).reserved -= ticket.weight
+                state.reserved -= ticket.weight
+                state.promised -= 1
                 given_back.keys.append(key)
         return given_back
 
@@ -274,44 +370,15 @@ class Admission:
         self._park(ticket, self._book.key(key))
         return given_back
 
-    def _borrow(self, ticket: Ticket, key: str) -> bool:
-        """Go ahead on an ancestor's slot, if it has one on this key that is not lent out."""
-        lender = self._lender(ticket, key)
-        if lender is None or lender.weight < ticket.weight:
-            return False
-        if self._book.borrower(lender.id, key) is not None:
-            return False
-        self._lend(lender.id, key, ticket)
-        return True
-
-    def _lender(self, ticket: Ticket, key: str) -> Ticket | None:
-        """The nearest ancestor among the leases that holds this key."""
-        for ancestor in self._ancestors(ticket):
-            if key in ancestor.path:
-                return ancestor
-        return None
-
-    def _ancestors(self, ticket: Ticket) -> Iterable[Ticket]:
-        """The leases a ticket stands inside of, the nearest first; those that ended are passed."""
-        seen, ahead = {ticket.id}, list(ticket.parents)
-        while ahead:
-            parent = ahead.pop(0)
-            lease = None if parent in seen else self._book.lease(parent)
-            seen.add(parent)
-            if lease is not None:
-                yield lease
-                ahead[:0] = lease.parents
-
-    def _lend(self, lender: str, key: str, borrower: Ticket) -> None:
-        self._book.lend(lender, key, borrower.id)
-        borrower.borrowed[key] = lender
-
     def _pass_on_loan(self, lender: str, key: str) -> None:
         for child in list(self._book.parked_children()):
-            nearest = self._lender(child, key) if child.at == key else None
-            if nearest is not None and nearest.id == lender and self._borrow(child, key):
-                self._unpark(child)
-                self._collect(child, _rest(child, key))
+            nearest = self._lending.lender(child, key) if child.at == key else None
+            if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
+                state = self._book.key(key)
+                if state.admits_request():
+                    self._unpark(child)
+                    self._pass(child, state)
+                    self._collect(child, _rest(child, key))
                 return
 
     def _take_over(self, borrower: Ticket, state: KeyState) -> GivenBack:
@@ -319,69 +386,22 @@ class Admission:
         del borrower.borrowed[state.key]
         if borrower.at is None:
             state.used += borrower.weight
-        elif state.admits(borrower.weight):
+        elif borrower.at == state.key:
+            pass  # it waits here, and from now on for room as well
+        elif state.has_room(borrower.weight):
             state.reserved += borrower.weight
             borrower.reserved.append(state.key)
             self._book.park(borrower)
         else:
-            return self._readmit(borrower, state.key)
+            state.promised -= 1
+            return self._stop_trying(borrower, state.key) + self._readmit(borrower, state.key)
         return GivenBack()
 
     def _never_fits(self, ticket: Ticket, key: str) -> bool:
         if ticket.weight <= self._book.key(key).cap:
             return False
-        lender = self._lender(ticket, key)
+        lender = self._lending.lender(ticket, key)
         return lender is None or lender.weight < ticket.weight
-
-    def _deadlock(self, ticket: Ticket) -> Refused | None:
-        """Refuse a wait that only the caller's own leases could end.
-
-        Those are the leases it asks from within and all their ancestors. A loan
-        that is out to a sibling is no deadlock: the sibling will bring it back.
-        """
-        own = self._own_leases(ticket)
-        if not own:
-            return None
-        for key in ticket.path:
-            if key in ticket.borrowed:
-                continue
-            holding = [
-                lease for lease in own.values() if key in lease.path and key not in lease.borrowed
-            ]
-            held = sum(lease.weight for lease in holding)
-            if held == 0 or held + ticket.weight <= self._book.key(key).cap:
-                continue
-            lender = self._lender(ticket, key)
-            if lender is not None and lender.weight >= ticket.weight:
-                borrower = self._book.borrower(lender.id, key)
-                if borrower is None or borrower not in own:
-                    continue
-            return Refused(ticket.id, "deadlock", key, tuple(lease.id for lease in holding))
-        return None
-
-    def _own_leases(self, ticket: Ticket) -> dict[str, Ticket]:
-        own = {lease.id: lease for lease in self._ancestors(ticket)}
-        for lease_id in ticket.within:
-            lease = self._book.lease(lease_id)
-            if lease is not None:
-                own[lease.id] = lease
-                own.update({ancestor.id: ancestor for ancestor in self._ancestors(lease)})
-        return own
-
-
-class GivenBack:
-    """What became free in an operation: room on keys, and loans that ended."""
-
-    __slots__ = ("keys", "loans")
-
-    def __init__(self, keys: Iterable[str] = ()) -> None:
-        self.keys = list(keys)
-        self.loans: list[tuple[str, str]] = []
-
-    def __iadd__(self, more: GivenBack) -> Self:
-        self.keys += more.keys
-        self.loans += more.loans
-        return self
 
 
 def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
@@ -389,12 +409,7 @@ def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
     return ticket.path[ticket.path.index(key) + 1 :]
 
 
-def changed_keys(terms: Terms, states: Iterable[KeyState]) -> list[tuple[str, int, bool]]:
-    """The keys that new terms treat otherwise: their new cap, and whether they are paused."""
-    ordered = sorted(states, key=lambda state: collection_order(state.key))
-    wanted = [(s, terms.line_for(s.key).slots, s.key in terms.paused) for s in ordered]
-    return [
-        (state.key, cap, paused)
-        for state, cap, paused in wanted
-        if (state.cap, state.paused) != (cap, paused)
-    ]
+def _passed(ticket: Ticket) -> tuple[str, ...]:
+    """The part of a parked ticket's path that comes before the key it waits at."""
+    assert ticket.at is not None
+    return ticket.path[: ticket.path.index(ticket.at)]

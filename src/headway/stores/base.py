@@ -72,6 +72,26 @@ if TYPE_CHECKING:
         def revoke(self, ticket_id: str, reason: str) -> bool:
             """Take anyone's lease back; false if there is none."""
 
+        def cool_down(
+            self, key: str, seconds: float | None, reason: str, *, jitter: float
+        ) -> float:
+            """Leave a key alone, for everyone; how many seconds that will last.
+
+            ``seconds`` is None if nobody said for how long; ``jitter`` is from 0 to 1.
+            """
+
+        def end_cool_down(self, key: str) -> bool:
+            """Let everyone in again at once; false if the key was not left alone."""
+
+        def prove(self, ticket: Ticket) -> None:
+            """Our lease was answered: if it was the probe after a cool-down, let the others in."""
+
+        def tend(self) -> None:
+            """Let in whom only time has kept out."""
+
+        def due_seconds(self) -> float | None:
+            """How long until there is something to tend to, for a store that nobody listens to."""
+
         def terms(self) -> Terms: ...
 
         def set_terms(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from headway.keys import collection_order
+from headway.limits import UNCAPPED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Protocol
+    from typing import Literal, Protocol, TypeAlias
 
+    from headway.limits import Terms
     from headway.tickets import Decision, Ticket
+
+    Obstacle: TypeAlias = Literal["paused", "cooling", "budget", "full"]
+    # A key, its cap, whether it is paused, and its budget.
+    Change: TypeAlias = tuple[str, int, bool, int]
 
     class Book(Protocol):
         """A store's tickets, leases, loans and counts, as the rules see them.
@@ -56,22 +64,187 @@ if TYPE_CHECKING:
         def stir(self, key: str) -> None:
             """Note that the head of a key's line, or a holder it should watch, is new."""
 
+        @property
+        def now(self) -> float:
+            """The time of this operation, on the store's clock."""
+
+        def charge(self, state: KeyState) -> None:
+            """Note that a request was admitted on the key, now."""
+
+        def forgive(self, state: KeyState) -> None:
+            """Forget the requests that no longer count on the key's budget."""
+
+
+# What stands in the way at a key besides room, as bits of one number: a key with none of them
+# can be passed without a second look.
+PAUSED, METERED, COOLING = 1, 2, 4
+# A request counts on its budget for a minute, and for as long as it may take from its admission
+# to the provider: one that was slow on its way must not meet one that is fast a minute later.
+WINDOW_SECONDS = 61.0
+
+
+def milliseconds(clock: float) -> int:
+    """A time of the clock as admissions are noted by; never earlier than it was."""
+    return -int(-clock * 1000 // 1)
+
+
+def window(clock: float) -> tuple[int, int]:
+    """The admissions that count now are later than the first of these and not than the second.
+
+    Those that are later were noted before the machine was started again.
+    """
+    now = milliseconds(clock)
+    return now - int(WINDOW_SECONDS * 1000), now
+
+
+class Cooldown:
+    """A key that its provider wants left alone: until when, and who tries it first after that.
+
+    Times are those of the store's clock. It is ``over`` when its time has come; then one ticket may
+    pass, the probe, and nobody else until that has been answered.
+    """
+
+    __slots__ = ("over", "probe", "reason", "since", "until")
+
+    def __init__(
+        self,
+        since: float,
+        until: float,
+        reason: str,
+        *,
+        over: bool = False,
+        probe: str | None = None,
+    ) -> None:
+        self.since, self.until, self.reason = since, until, reason
+        self.over, self.probe = over, probe
+
+    def admits_probe(self) -> bool:
+        """Whether one may pass."""
+        return self.over and self.probe is None
+
+    def copy(self) -> Cooldown:
+        """The same, for someone who only looks."""
+        return Cooldown(self.since, self.until, self.reason, over=self.over, probe=self.probe)
+
 
 class KeyState:
-    """One key: its limit, and the weight of the leases and reservations on it."""
+    """One key: its limit, and the weight of the leases and reservations on it.
 
-    __slots__ = ("cap", "hold_seconds", "key", "paused", "reserved", "used", "waiting")
+    Its budget is how many requests a minute it may have; ``spent`` of them were admitted
+    lately, and ``promised`` tickets have passed the key and wait at a later one. Those who look
+    see ``cooling_seconds`` and ``budget_seconds``: how long a cool-down lasts, and how long
+    until the budget has room again.
+    """
 
-    def __init__(self, key: str, cap: int, *, paused: bool = False) -> None:
-        self.key, self.cap, self.paused = key, cap, paused
-        self.used = self.reserved = self.waiting = 0
+    __slots__ = (
+        "budget",
+        "budget_seconds",
+        "cap",
+        "cooldown",
+        "cooling_seconds",
+        "hold_seconds",
+        "key",
+        "paused",
+        "promised",
+        "reserved",
+        "spent",
+        "used",
+        "waiting",
+    )
+
+    def __init__(self, key: str, cap: int, *, paused: bool = False, budget: int = UNCAPPED) -> None:
+        self.key, self.cap, self.paused, self.budget = key, cap, paused, budget
+        self.used = self.reserved = self.waiting = self.spent = self.promised = 0
         self.hold_seconds: float | None = None
+        self.cooldown: Cooldown | None = None
+        self.cooling_seconds: float | None = None
+        self.budget_seconds: float | None = None
 
-    def admits(self, weight: int) -> bool:
+    @property
+    def gate(self) -> int:
+        """What stands in the way besides room."""
+        return (
+            (PAUSED if self.paused else 0)
+            | (METERED if self.budget < UNCAPPED else 0)
+            | (COOLING if self.cooldown is not None else 0)
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anyone may pass without being counted first."""
+        return (
+            self.cap >= UNCAPPED
+            and not self.paused
+            and self.budget >= UNCAPPED
+            and self.cooldown is None
+        )
+
+    def has_room(self, weight: int) -> bool:
         """Whether there is room, whoever else may be waiting for it."""
         return not self.paused and self.used + self.reserved + weight <= self.cap
+
+    def admits(self, weight: int) -> bool:
+        """Whether there is room, and the provider may be asked."""
+        return self.has_room(weight) and self.admits_request()
+
+    def admits_request(self) -> bool:
+        """Whether the provider may be asked, by someone who needs no room or has it."""
+        if self.cooldown is not None and not self.cooldown.admits_probe():
+            return False
+        return self.spent + self.promised < self.budget
+
+    def obstacle(self) -> Obstacle:
+        """Why someone waits here."""
+        if self.paused:
+            return "paused"
+        if self.cooldown is not None and not self.cooldown.admits_probe():
+            return "cooling"
+        return "full" if self.spent + self.promised < self.budget else "budget"
+
+    def due_at(self, oldest: int | None) -> float | None:
+        """When time alone will let someone pass; ``oldest`` is the first admission that counts."""
+        if self.cooldown is not None and not self.cooldown.admits_probe():
+            return None if self.cooldown.over else self.cooldown.until
+        if oldest is None or self.spent + self.promised < self.budget:
+            return None
+        return oldest / 1000 + WINDOW_SECONDS
+
+    def look(self, now: float, admitted: Iterable[int]) -> None:
+        """Work out what only those see who look; for a copy, which nobody decides by."""
+        oldest, newest = window(now)
+        counting = [at for at in admitted if oldest < at <= newest]
+        self.spent = len(counting)
+        cooldown = self.cooldown
+        if cooldown is not None and cooldown.since <= now < cooldown.until and not cooldown.over:
+            self.cooling_seconds = cooldown.until - now
+        elif counting and self.spent + self.promised >= self.budget:
+            self.budget_seconds = max(0.0, counting[0] / 1000 + WINDOW_SECONDS - now)
 
     def learn(self, held_seconds: float) -> None:
         """Move the usual hold time towards one that was just seen."""
         usual = self.hold_seconds
         self.hold_seconds = held_seconds if usual is None else usual + (held_seconds - usual) / 5
+
+    def copy(self) -> KeyState:
+        """The same, for someone who only looks."""
+        copied = KeyState(self.key, self.cap, paused=self.paused, budget=self.budget)
+        copied.used, copied.reserved, copied.waiting = self.used, self.reserved, self.waiting
+        copied.spent, copied.promised = self.spent, self.promised
+        copied.hold_seconds = self.hold_seconds
+        copied.cooldown = None if self.cooldown is None else self.cooldown.copy()
+        return copied
+
+
+def new_state(key: str, terms: Terms) -> KeyState:
+    """A key that nobody has asked for yet."""
+    return KeyState(key, terms.cap(key), paused=key in terms.paused, budget=terms.budget(key))
+
+
+def changed_keys(terms: Terms, states: Iterable[KeyState]) -> list[Change]:
+    """The keys that new terms treat otherwise: cap, whether they are paused, and budget."""
+    ordered = sorted(states, key=lambda state: collection_order(state.key))
+    wanted = [
+        (s.key, terms.cap(s.key), s.key in terms.paused, terms.budget(s.key)) for s in ordered
+    ]
+    present = [(s.key, s.cap, s.paused, s.budget) for s in ordered]
+    return [change for change, before in zip(wanted, present, strict=True) if change != before]

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMAT = 1
+FORMAT = 2
 _APPLICATION_ID = 0x48445759  # "HDWY"
 _NONE = (0, 0)
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from headway.stores.admission import Admission
+from headway.stores.pacing import Pacing
 from headway.stores.sqlbook import SqlBook
 
 TYPE_CHECKING = False
@@ -25,22 +26,37 @@ _MANY_KEYS = 8192
 class Ledger:
     """Transactions of one process; what each decided is noted once it is committed."""
 
-    def __init__(self, home: Home, *, max_waiting: int) -> None:
-        self._home, self._max_waiting = home, max_waiting
+    def __init__(
+        self,
+        home: Home,
+        *,
+        max_waiting: int,
+        max_cooling_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._home, self._clock = home, clock
+        self._max_waiting, self._max_cooling_seconds = max_waiting, max_cooling_seconds
         self._new_keys = 0
-        self.note: Callable[[list[Decision], set[str]], None]
+        self.note: Callable[[list[Decision], set[str], set[str]], None]
         self.note_dead: Callable[[str, list[Ticket]], None]
 
     def admission(self, book: SqlBook) -> Admission:
         """The rules, applied to a book."""
-        return Admission(book, max_waiting=self._max_waiting)
+        return Admission(
+            book, max_waiting=self._max_waiting, max_cooling_seconds=self._max_cooling_seconds
+        )
+
+    def pacing(self, book: SqlBook) -> Pacing:
+        """The timed rules, applied to a book."""
+        return Pacing(book, self.admission(book))
 
     def transact(self, connection: Connection, work: Callable[[SqlBook], T]) -> T:
         """Run the work in one transaction; the caller is under the guard."""
         book = SqlBook(
             connection,
             next_token=self._home.guard.next_token,
-            now=time.time(),
+            time_of_day=time.time(),
+            now=self._clock(),
             settled=self._home.settled,
         )
         try:
@@ -57,7 +73,7 @@ class Ledger:
             roll_back(connection)
             raise
         if book.told or heads:
-            self.note(book.told, heads)
+            self.note(book.told, heads, book.timekeepers)
         for holder, tickets in book.buried.items():
             self.note_dead(holder, tickets)
         return result

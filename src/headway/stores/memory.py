@@ -14,11 +14,12 @@ import time
 from headway.errors import StoreUnavailable
 from headway.lean import deque
 from headway.limits import Terms
-from headway.stores.admission import Admission, changed_keys
+from headway.stores.admission import Admission
 from headway.stores.base import Census, Holder, Outlook, forsake, new_holder_id, say_nothing
-from headway.stores.book import KeyState
+from headway.stores.book import changed_keys
 from headway.stores.locks import owned_lock
 from headway.stores.memorybook import MemoryBook
+from headway.stores.pacing import Pacing
 from headway.tickets import Granted, Waiting, job_of
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from headway.config import Settings
     from headway.limits import Line
+    from headway.stores.book import KeyState
     from headway.tickets import Answer, Decision, Ticket
 
     T = TypeVar("T")
@@ -47,10 +49,11 @@ class MemoryStore:
         *,
         boost_seconds: float = 600.0,
         max_waiting: int = 100_000,
+        max_cooling_seconds: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._boost, self._clock = int(boost_seconds * 1e6), clock
-        self._max_waiting = max_waiting
+        self._max_waiting, self._max_cooling_seconds = max_waiting, max_cooling_seconds
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
         self._start(Terms())
@@ -59,10 +62,15 @@ class MemoryStore:
         self._id = new_holder_id(os.urandom(6))
         self._lock = owned_lock()
         self._count = self._arrival = self._version = 0
-        self._book = MemoryBook(terms, self.news)
+        self._book = MemoryBook(terms, self.news, clock=self._clock)
         self._left_over: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self.closed = False
-        self._admission = Admission(self._book, max_waiting=self._max_waiting)
+        self._admission = Admission(
+            self._book,
+            max_waiting=self._max_waiting,
+            max_cooling_seconds=self._max_cooling_seconds,
+        )
+        self._pacing = Pacing(self._book, self._admission)
 
     def introduce(self) -> None:
         """Nobody else is here."""
@@ -100,6 +108,7 @@ class MemoryStore:
         if not ticket.arrival:
             self._arrival = max(int(self._clock() * 1e6), self._arrival + 1)
             self.place(ticket, arrival=self._arrival, since=time.time())
+        self._pacing.tend(ticket.path)
         refusal = self._admission.enter(ticket) or self._admission.turn_away(ticket, wait=wait)
         if refusal is not None:
             return refusal
@@ -183,6 +192,29 @@ class MemoryStore:
             self._admission.revoke(ticket, reason)
         return True
 
+    # -- leaving a key alone ---------------------------------------------------------
+
+    def cool_down(self, key: str, seconds: float | None, reason: str, *, jitter: float) -> float:
+        return self._locked(lambda: self._pacing.cool_down(key, seconds, reason, jitter=jitter))
+
+    def end_cool_down(self, key: str) -> bool:
+        return self._locked(self._pacing.end_cool_down, key)
+
+    def prove(self, ticket: Ticket) -> None:
+        self._locked(self._pacing.prove, ticket)
+
+    def tend(self) -> None:
+        self._locked(lambda: self._pacing.tend(list(self._book.states)))
+
+    def due_seconds(self) -> float | None:
+        """How long until time lets someone in here, as far as can be told now."""
+        self._refuse_reentry()
+        with self._lock:
+            waiting = [state for state in self._book.states.values() if state.waiting]
+            due = [state.due_at(self._book.oldest(state)) for state in waiting if state.gate]
+            now = self._clock()
+            return min((max(0.0, at - now) for at in due if at is not None), default=None)
+
     def terms(self) -> Terms:
         return self._book.terms
 
@@ -206,14 +238,14 @@ class MemoryStore:
     def survey(self, path: Sequence[str]) -> list[KeyState]:
         self._refuse_reentry()
         with self._lock:
-            return [_copy(self._book.key(key)) for key in path]
+            return [self._shown(self._book.key(key)) for key in path]
 
     def census(self) -> Census:
         self._refuse_reentry()
         with self._lock:
             return Census(
                 terms=self._book.terms,
-                states=[_copy(state) for state in self._book.states.values()],
+                states=[self._shown(state) for state in self._book.states.values()],
                 leases=self._book.leases.values(),
                 waiting=self._book.parked(),
                 loans=[(lender, key, to) for (lender, key), to in self._book.loans.items()],
@@ -226,7 +258,7 @@ class MemoryStore:
             if ticket.at is None or ticket.id not in self._book.waiting:
                 return None
             return Outlook(
-                state=_copy(self._book.key(ticket.at)),
+                state=self._shown(self._book.key(ticket.at)),
                 position=self._book.positions(ticket.at)[ticket.id],
                 leases=[lease for lease in self._book.leases.values() if ticket.at in lease.path],
                 holders=[self._holder()],
@@ -283,6 +315,12 @@ class MemoryStore:
 
     # -- inside -------------------------------------------------------------------
 
+    def _shown(self, state: KeyState) -> KeyState:
+        """A key as it is now, for someone who only looks."""
+        copied = state.copy()
+        copied.look(self._clock(), self._book.admitted.get(state.key, ()))
+        return copied
+
     def _refuse_reentry(self) -> None:
         if self._lock._is_owned():  # noqa: SLF001
             raise StoreUnavailable(
@@ -300,6 +338,7 @@ class MemoryStore:
                 raise
             finally:
                 book.asking = None
+                book.look_anew()
                 self._version += 1
                 if book.crowded:
                     book.drop_idle_keys()
@@ -309,10 +348,3 @@ class MemoryStore:
 
     def _holder(self) -> Holder:
         return Holder(self._id, os.getpid(), os.uname().nodename, " ".join(sys.argv)[:200])
-
-
-def _copy(state: KeyState) -> KeyState:
-    copied = KeyState(state.key, state.cap, paused=state.paused)
-    copied.used, copied.reserved, copied.waiting = state.used, state.reserved, state.waiting
-    copied.hold_seconds = state.hold_seconds
-    return copied

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from heapq import heapify, heappop, heappush
 
-from headway.stores.book import KeyState
+from headway.lean import deque
+from headway.stores.book import milliseconds, new_state, window
 from headway.tickets import Granted, Revoked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway.lean import deque
+    from collections.abc import Callable
+
     from headway.limits import Terms
     from headway.stores.admission import Admission
+    from headway.stores.book import KeyState
     from headway.tickets import Decision, Ticket
 
 # Idle keys are forgotten when there are more of them than this.
@@ -22,9 +25,12 @@ _MANY_KEYS = 8192
 class MemoryBook:
     """All tickets, leases, loans and counts; whoever reads or writes it has the store's lock."""
 
-    def __init__(self, terms: Terms, news: deque[Decision]) -> None:
-        self.terms, self._news = terms, news
+    def __init__(self, terms: Terms, news: deque[Decision], *, clock: Callable[[], float]) -> None:
+        self.terms, self._news, self._clock = terms, news, clock
         self.states: dict[str, KeyState] = {}
+        # When the requests of a key were admitted that count on its budget.
+        self.admitted: dict[str, deque[int]] = {}
+        # Paths that may be gone straight, without a look at anything but room.
         self._routes: dict[tuple[str, ...], tuple[KeyState, ...]] = {}
         self.leases: dict[str, Ticket] = {}
         self.waiting: dict[str, Ticket] = {}
@@ -44,9 +50,7 @@ class MemoryBook:
         state = self.states.get(key)
         if state is None:
             self.crowded = len(self.states) >= _MANY_KEYS
-            line = self.terms.line_for(key)
-            state = KeyState(key, line.slots, paused=key in self.terms.paused)
-            self.states[key] = state
+            state = self.states[key] = new_state(key, self.terms)
         return state
 
     def head(self, key: str) -> Ticket | None:
@@ -119,13 +123,36 @@ class MemoryBook:
     def stir(self, key: str) -> None:
         """There is only one holder."""
 
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    def charge(self, state: KeyState) -> None:
+        self.admitted.setdefault(state.key, deque()).append(milliseconds(self.now))
+        state.spent += 1
+
+    def forgive(self, state: KeyState) -> None:
+        admitted, (oldest, _) = self.admitted.get(state.key, deque()), window(self.now)
+        while admitted and admitted[0] <= oldest:
+            admitted.popleft()
+        state.spent = len(admitted)
+
+    def oldest(self, state: KeyState) -> int | None:
+        """The first of a key's admissions that count on its budget."""
+        admitted = self.admitted.get(state.key)
+        return admitted[0] if admitted else None
+
     # -- the usual cases, without admission -----------------------------------------
 
     def go_straight_in(self, ticket: Ticket) -> bool:
         """Grant a ticket that finds room and nobody waiting on every one of its keys."""
-        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
+        states, weight = self._routes.get(ticket.path), ticket.weight
+        if states is None:
+            states = self._route(ticket.path)
+            if ticket.path not in self._routes:
+                return False
         for state in states:
-            if state.waiting or state.used + state.reserved + weight > state.cap or state.paused:
+            if state.waiting or state.used + state.reserved + weight > state.cap:
                 return False
         for state in states:
             state.used += weight
@@ -136,8 +163,10 @@ class MemoryBook:
         """End a lease that nobody waits for or counts on; of another one only learn its length."""
         if ticket.id not in self.leases:
             return False
-        states, weight = self._routes.get(ticket.path) or self._route(ticket.path), ticket.weight
-        simple = not self.loans and not self._parked_children
+        states, weight = self._routes.get(ticket.path), ticket.weight
+        simple = states is not None and not self.loans and not self._parked_children
+        if states is None:
+            states = self._route(ticket.path)
         handed_on = not simple and any((ticket.id, key) in self.loans for key in ticket.path)
         for state in states:
             usual = state.hold_seconds
@@ -154,10 +183,16 @@ class MemoryBook:
         return True
 
     def _route(self, path: tuple[str, ...]) -> tuple[KeyState, ...]:
+        """The states of a path; remembered while nothing but room stands in the way there."""
         route = tuple([self.key(key) for key in path])
         self.crowded = self.crowded or len(self._routes) >= _MANY_KEYS
-        self._routes[path] = route
+        if not any(state.gate for state in route):
+            self._routes[path] = route
         return route
+
+    def look_anew(self) -> None:
+        """Something besides room may stand in the way, or not any more."""
+        self._routes.clear()
 
     # -- what the store needs besides -----------------------------------------------
 
@@ -169,7 +204,9 @@ class MemoryBook:
     def recount(self, admission: Admission) -> None:
         """Make the counts anew from the tickets: Ctrl-C strikes between any two lines."""
         for state in self.states.values():
-            state.used = state.reserved = state.waiting = 0
+            state.used = state.reserved = state.waiting = state.promised = 0
+            if state.cooldown is not None and state.cooldown.probe not in self.leases:
+                state.cooldown.probe = None
         self.loans.clear()
         for lease in self.leases.values():
             lease.at = None
@@ -188,9 +225,17 @@ class MemoryBook:
 
     def drop_idle_keys(self) -> None:
         """Forget keys that nobody uses; they come back when asked for."""
-        idle = [s.key for s in self.states.values() if not (s.used or s.reserved or s.waiting)]
+        for state in self.states.values():
+            self.forgive(state)
+        idle = [
+            state.key
+            for state in self.states.values()
+            if not (state.used or state.reserved or state.waiting or state.spent)
+            and (state.cooldown is None or state.cooldown.over)
+        ]
         for key in idle:
             del self.states[key]
+            self.admitted.pop(key, None)
             self._lines.pop(key, None)
         self._routes.clear()
         self.crowded = False

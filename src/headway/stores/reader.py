@@ -7,7 +7,7 @@ long the look takes.
 from __future__ import annotations
 
 from headway.stores.base import Census, Outlook, StoreClosed
-from headway.stores.book import KeyState
+from headway.stores.book import METERED, new_state
 from headway.stores.database import Damaged
 from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from headway.limits import Terms
+    from headway.stores.book import KeyState
     from headway.stores.home import Home
     from headway.tickets import Decision, Ticket
 
@@ -43,13 +44,15 @@ if TYPE_CHECKING:
 
 _FIRST = "order by rank, id limit 100"
 _NO_JOB = "id not like '%-job%'"
+# So much later than the head's own process the others see to what only time lets in.
+_DEPUTY_SECONDS = 0.25
 
 
 class Reader:
     """A second connection, for looking only."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, home: Home, *, clock: Callable[[], float]) -> None:
+        self._home, self._clock = home, clock
         self.forget_after_fork()
 
     def forget_after_fork(self) -> None:
@@ -78,13 +81,9 @@ class Reader:
         def read(look: Look) -> list[KeyState]:
             marks = ",".join("?" * len(path))
             rows = look(f"select {STATE_COLUMNS} from keys where key in ({marks})", tuple(path))
-            found = {row[0]: state_from(row) for row in rows}
+            found = {row[0]: self._state(look, row) for row in rows}
             terms = read_terms(look)
-            return [
-                found.get(key)
-                or KeyState(key, terms.line_for(key).slots, paused=key in terms.paused)
-                for key in path
-            ]
+            return [found.get(key) or new_state(key, terms) for key in path]
 
         return self._read(read)
 
@@ -96,7 +95,9 @@ class Reader:
             holders = {ticket.holder for ticket in (*leases, *waiting)}
             return Census(
                 terms=read_terms(look),
-                states=[state_from(row) for row in look(f"select {STATE_COLUMNS} from keys")],
+                states=[
+                    self._state(look, row) for row in look(f"select {STATE_COLUMNS} from keys")
+                ],
                 leases=leases,
                 waiting=waiting,
                 loans=look("select lender, key, borrower from loans"),
@@ -124,7 +125,7 @@ class Reader:
             leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
             leases = [lease for lease in leases if parked.at in lease.path]
             return Outlook(
-                state=state_from(state[0]),
+                state=self._state(look, state[0]),
                 position=before[0][0] + 1,
                 leases=leases,
                 holders=[
@@ -205,6 +206,45 @@ class Reader:
 
         return self._read(read)
 
+    def due(self, holder: str) -> float | None:
+        """When time alone will let someone in, by the clock.
+
+        The head's process sees to it. The others come a little later, in case it does not.
+        """
+
+        def read(look: Look) -> float | None:
+            query = f"select {STATE_COLUMNS} from keys where gate > 1 and waiting > 0"
+            times = []
+            for state in [state_from(row, look) for row in look(query)]:
+                oldest = look("select min(at) from admitted where key = ?", (state.key,))[0][0]
+                due = state.due_at(oldest)
+                head = look(
+                    "select id from waiting where at = ? order by rank, id limit 1", (state.key,)
+                )
+                if due is not None and head:
+                    ours = _holder_of(head[0][0]) == holder
+                    times.append(due if ours else due + _DEPUTY_SECONDS)
+            return min(times, default=None)
+
+        return self._read(read)
+
+    def is_probe(self, ticket_id: str) -> bool:
+        """Whether a lease tries a key after its cool-down."""
+        query = "select 1 from cooldowns where probe = ?"
+        return self._read(lambda look: bool(look(query, (ticket_id,))))
+
+    def _state(self, look: Look, row: tuple[Any, ...]) -> KeyState:
+        """A key as it is now, for someone who only looks."""
+        state = state_from(row, look)
+        if state.gate & METERED or state.spent:
+            admitted = look(
+                "select at, count from admitted where key = ? order by at", (state.key,)
+            )
+            state.look(self._clock(), [at for at, count in admitted for _ in range(count)])
+        elif state.cooldown is not None:
+            state.look(self._clock(), ())
+        return state
+
     def _read(self, read: Callable[[Look], T]) -> T:
         if self.is_mine():
             return self._look_aside(read)
@@ -231,7 +271,7 @@ class Reader:
 
     def _look_aside(self, read: Callable[[Look], T]) -> T:
         """Look from inside a look: a signal handler, or a lease that was collected."""
-        aside = Reader(self._home)
+        aside = Reader(self._home, clock=self._clock)
         try:
             return aside._read(read)
         finally:

@@ -5,20 +5,48 @@
 create table facts (name text primary key, value) without rowid;
 
 -- The terms in force: lines of limits, and keys that a person paused.
-create table lines (pattern text primary key, slots integer not null, source text not null)
-    without rowid;
+create table lines (
+    pattern text primary key,
+    slots integer,
+    source text not null,
+    requests_per_minute integer
+) without rowid;
 create table paused (key text primary key) without rowid;
 
 -- Each key that was asked for: the weight of leases (used) and reservations on it,
--- how many tickets are parked at it, and how long it is usually held.
+-- how many tickets are parked at it, and how long it is usually held. What stands in the way
+-- besides room is its gate: 1 paused, 2 with a budget, 4 cooling. Of the budget so much is
+-- spent, and so much promised to tickets that have passed the key and wait further on.
 create table keys (
     key text primary key,
     cap integer not null,
-    paused integer not null default 0,
+    gate integer not null default 0,
     used integer not null default 0,
     reserved integer not null default 0,
     waiting integer not null default 0,
-    hold_seconds real
+    hold_seconds real,
+    budget integer not null default 4611686018427387904,
+    spent integer not null default 0,
+    promised integer not null default 0
+) without rowid;
+create index gated on keys (key) where gate > 1;
+
+-- Keys that are left alone, by the boot clock; and the ticket that tries one afterwards.
+create table cooldowns (
+    key text primary key,
+    since real not null,
+    until real not null,
+    reason text not null,
+    over integer not null,
+    probe text
+) without rowid;
+
+-- The requests that count on budgets: how many were admitted in which millisecond of the boot clock.
+create table admitted (
+    key text not null,
+    at integer not null,
+    count integer not null,
+    primary key (key, at)
 ) without rowid;
 
 -- A row per lease, never a bare counter: one shared count cannot tell whose slot a

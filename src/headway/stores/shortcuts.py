@@ -1,7 +1,7 @@
 """The usual cases of coming and going, in as few statements as they take.
 
 A shortcut does exactly what admission would do, or nothing: whatever is unusual
-(loans, pauses, heavy or several lines, a dead holder) it leaves to admission.
+(loans, gates, heavy or several lines, a dead holder) it leaves to admission.
 The tests hold both against the same model.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _TAKE_ROOM = (
     "update keys set used = used + ? where key = ?"
-    " and used + reserved + ? <= cap and waiting = 0 and paused = 0"
+    " and used + reserved + ? <= cap and waiting = 0 and gate = 0"
 )
 _FREE_ROOM = (
     "update keys set used = used - ?, hold_seconds ="
-    " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ? and waiting = 0"
+    " coalesce(hold_seconds + (? - hold_seconds) / 5, ?) where key = ? and waiting = 0 and gate < 4"
 )
 _DELETE_LONE_LEASE = "delete from leases where id = ? and lent = 0 and has_children = 0"
-_LOOK = "select used + reserved, cap, waiting, paused from keys where key = ?"
+_LOOK = "select used + reserved, cap, waiting, gate from keys where key = ?"
 _HEAD = (
     "select id, rank, keys, weight, parent, reserved from waiting where at = ?"
     " order by rank, id limit 1"
@@ -170,8 +170,8 @@ class Shortcuts:
             state = cursor.execute(_LOOK, (key,)).fetchone()
             if state is None:
                 return None
-            taken, cap, waiting, paused = state
-            if paused or ticket.weight > cap:
+            taken, cap, waiting, gate = state
+            if gate or ticket.weight > cap:
                 return None
             if full is None and cap < UNCAPPED:
                 if taken < cap:
@@ -207,7 +207,7 @@ class Shortcuts:
         following = execute(_HEAD, (key,)).fetchone() if waiting > 1 else None
         execute("commit")
         heads = {following[0].partition("-")[0]} if following else set()
-        self._wakeups.note([Granted(head[0], token)], heads)
+        self._wakeups.note([Granted(head[0], token)], heads, set())
         return True
 
     def _only_line(self, cursor: Cursor, ticket: Ticket) -> tuple[str, int] | None:
@@ -217,8 +217,8 @@ class Shortcuts:
             state = cursor.execute(_LOOK, (key,)).fetchone()
             if state is None:
                 return None
-            taken, cap, waiting, paused = state
-            if paused or taken > cap or (waiting and (line or taken < cap)):
+            taken, cap, waiting, gate = state
+            if gate or taken > cap or (waiting and (line or taken < cap)):
                 return None
             if waiting:
                 line = (key, waiting)

@@ -6,13 +6,14 @@ writes the keys that changed. Tickets are written as they move.
 
 from __future__ import annotations
 
-from headway.stores.book import KeyState
+from headway.stores.book import PAUSED, milliseconds, new_state, window
 from headway.stores.sqlrows import (
     INSERT_LEASE,
     INSERT_WAITING,
     LEASE_COLUMNS,
     STATE_COLUMNS,
     WAITING_COLUMNS,
+    cooldown_row,
     decision_from,
     id_range,
     lease_from,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headway.limits import Terms
+    from headway.stores.book import KeyState
     from headway.tickets import Decision, Ticket
 
 # A holder's name is the first six letters of its tickets' ids.
@@ -45,7 +47,7 @@ HOLDERS_AT_WORK = (
     # A head that is too heavy for the room there is keeps those behind it waiting.
     " union all select substr("
     "(select id from waiting where at = keys.key order by rank, id limit 1), 1, 6)"
-    " from keys where waiting > 0 and paused = 0 and used + reserved < cap"
+    " from keys where waiting > 0 and gate & 1 = 0 and used + reserved < cap"
     # In a new file nothing is granted before all have said what they hold.
     " union all select holder from awaited"
 )
@@ -61,19 +63,23 @@ class SqlBook:
         connection: sqlite3.Connection,
         *,
         next_token: Callable[[], int],
+        time_of_day: float,
         now: float,
         settled: bool,
     ) -> None:
         self._execute = connection.execute
-        self._next_token, self._now, self._settled = next_token, now, settled
+        self._next_token, self._time_of_day, self._settled = next_token, time_of_day, settled
+        self.now = now
         self._states: dict[str, KeyState] = {}
-        self._read: dict[str, tuple[object, ...]] = {}
+        self._read: dict[str, tuple[tuple[object, ...], tuple[object, ...] | None]] = {}
         self._tickets: dict[str, Ticket | None] = {}
         self._terms: Terms | None = None
         self.new_keys = 0
-        # For after the commit: what to tell whom, and which lines must look anew.
+        # For after the commit: what to tell whom, which lines must look anew, and the holders
+        # of those at the head of a line that time alone may move on.
         self.told: list[Decision] = []
         self.stirred: set[str] = set()
+        self.timekeepers: set[str] = set()
         # Dead holders whose tickets were given back.
         self.buried: dict[str, list[Ticket]] = {}
 
@@ -89,17 +95,17 @@ class SqlBook:
         return state
 
     def _remember(self, row: tuple[object, ...]) -> KeyState:
-        state = state_from(row)
-        self._states[state.key], self._read[state.key] = state, row
+        state = state_from(row, self._execute)
+        self._states[state.key], self._read[state.key] = state, (row, cooldown_row(state))
         return state
 
     def _new_key(self, key: str) -> KeyState:
-        terms = self.terms()
-        state = KeyState(key, terms.line_for(key).slots, paused=key in terms.paused)
+        state = new_state(key, self.terms())
         self._execute(
-            "insert into keys (key, cap, paused) values (?, ?, ?)", (key, state.cap, state.paused)
+            "insert into keys (key, cap, gate, budget) values (?, ?, ?, ?)",
+            (key, state.cap, state.gate, state.budget),
         )
-        self._states[key], self._read[key] = state, row_from(state)
+        self._states[key], self._read[key] = state, (row_from(state), None)
         self.new_keys += 1
         return state
 
@@ -111,7 +117,7 @@ class SqlBook:
         self._execute(INSERT_WAITING, waiting_row(ticket))
 
     def grant(self, ticket: Ticket) -> None:
-        ticket.token, ticket.since = self._next_token(), self._now
+        ticket.token, ticket.since = self._next_token(), self._time_of_day
         if ticket.id in self._tickets:
             self._execute("delete from waiting where id = ?", (ticket.id,))
         self._tickets[ticket.id] = ticket
@@ -177,6 +183,22 @@ class SqlBook:
     def stir(self, key: str) -> None:
         self.stirred.add(key)
 
+    def charge(self, state: KeyState) -> None:
+        self._execute(
+            "insert into admitted values (?, ?, 1) on conflict do update set count = count + 1",
+            (state.key, milliseconds(self.now)),
+        )
+        state.spent += 1
+
+    def forgive(self, state: KeyState) -> None:
+        span = (state.key, *window(self.now))
+        condition = "where key = ? and (at <= ? or at > ?)"
+        query = f"select sum(count) from admitted {condition}"
+        (expired,) = self._execute(query, span).fetchone()
+        if expired:
+            self._execute(f"delete from admitted {condition}", span)
+            state.spent -= expired
+
     # -- what the store needs besides -----------------------------------------------------
 
     def terms(self) -> Terms:
@@ -190,7 +212,8 @@ class SqlBook:
         self._execute("delete from paused")
         for line in terms.lines:
             self._execute(
-                "insert into lines values (?, ?, ?)", (line.pattern, line.slots, line.source)
+                "insert into lines values (?, ?, ?, ?)",
+                (line.pattern, line.slots, line.source, line.requests_per_minute),
             )
         for key in terms.paused:
             self._execute("insert into paused values (?)", (key,))
@@ -247,8 +270,16 @@ class SqlBook:
                 first = self._waiting(
                     f"where at = ? order by rank, id limit {2 if state.admits(1) else 1}", state.key
                 )
-                holders.update(ticket.holder for ticket in first)
+                found = [ticket.holder for ticket in first]
+                holders.update(found)
+                if state.gate > PAUSED:
+                    self.timekeepers.update(found)
         return holders
+
+    def gated(self) -> list[str]:
+        """The keys where someone waits whom time alone may move on."""
+        rows = self._execute("select key from keys where gate > 1 and waiting > 0").fetchall()
+        return [key for (key,) in rows]
 
     def in_front_of(self, ticket: Ticket) -> list[str]:
         """Whose end a parked ticket's process has to notice.
@@ -274,18 +305,38 @@ class SqlBook:
 
     def drop_idle_keys(self) -> None:
         """Forget keys that nobody uses; they come back when asked for."""
-        self._execute("delete from keys where used = 0 and reserved = 0 and waiting = 0")
+        metered = self._execute("select key from keys where spent > 0").fetchall()
+        for (key,) in metered:
+            self.forgive(self.key(key))
+        self.flush()
+        self._execute(
+            "delete from cooldowns where until < ? and key in"
+            " (select key from keys where used = 0 and reserved = 0 and waiting = 0)",
+            (self.now,),
+        )
+        self._execute(
+            "delete from keys where used = 0 and reserved = 0 and waiting = 0 and spent = 0"
+            " and key not in (select key from cooldowns)"
+        )
 
     def flush(self) -> None:
         """Write the keys that changed."""
         for key, state in self._states.items():
-            row = row_from(state)
-            if row != self._read[key]:
+            row, cooldown = row_from(state), cooldown_row(state)
+            before, cooldown_before = self._read[key]
+            if row != before:
                 self._execute(
-                    "update keys set cap = ?, paused = ?, used = ?, reserved = ?, waiting = ?,"
-                    " hold_seconds = ? where key = ?",
+                    "update keys set cap = ?, gate = ?, used = ?, reserved = ?, waiting = ?,"
+                    " hold_seconds = ?, budget = ?, spent = ?, promised = ? where key = ?",
                     (*row[1:], key),
                 )
+            if cooldown is not None and cooldown != cooldown_before:
+                self._execute(
+                    "insert or replace into cooldowns values (?, ?, ?, ?, ?, ?)", cooldown
+                )
+            elif cooldown is None and cooldown_before is not None:
+                self._execute("delete from cooldowns where key = ?", (key,))
+            self._read[key] = row, cooldown
 
     # -- inside -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import time
 from headway import clocks
 from headway.lean import deque
 from headway.stores.base import StoreClosed, WouldBlock, say_nothing
+from headway.stores.book import PAUSED
 from headway.stores.closing import Closing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
@@ -60,10 +61,15 @@ class SqliteStore:
         self._count = 0
         patience = settings.store_timeout_seconds
         self._home = Home(settings.home, timeout_seconds=patience)
-        self._reader = Reader(self._home)
+        self._reader = Reader(self._home, clock=self._clock)
         self._settling = Settling(self._home, self._reader, timeout_seconds=patience)
-        self._wakeups = Wakeups(self._home, self._reader, self)
-        self._ledger = Ledger(self._home, max_waiting=settings.max_waiting)
+        self._wakeups = Wakeups(self._home, self._reader, self, clock=self._clock)
+        self._ledger = Ledger(
+            self._home,
+            max_waiting=settings.max_waiting,
+            max_cooling_seconds=settings.max_cooling_seconds,
+            clock=self._clock,
+        )
         self._ledger.note, self._ledger.note_dead = self._wakeups.note, self._wakeups.note_dead
         self._shortcuts = Shortcuts(
             self._home,
@@ -139,6 +145,8 @@ class SqliteStore:
 
     def _enter(self, book: SqlBook, ticket: Ticket, *, wait: bool) -> Answer:
         admission = self._ledger.admission(book)
+        if self._ledger.pacing(book).tend(ticket.path):
+            book.flush()  # what follows looks at who waits now
         refusal = admission.enter(ticket)
         if refusal is None and ticket.at is not None:
             # Before anyone waits or is sent away: are those in front alive at all?
@@ -146,7 +154,11 @@ class SqliteStore:
         refusal = refusal or admission.turn_away(ticket, wait=wait)
         if refusal is not None:
             return refusal
-        return Granted(ticket.id, ticket.token) if ticket.at is None else Waiting(ticket.id)
+        if ticket.at is None:
+            return Granted(ticket.id, ticket.token)
+        if book.key(ticket.at).gate > PAUSED:
+            self._wakeups.due_is_known = False
+        return Waiting(ticket.id)
 
     def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
         if self._home.guard.is_mine():
@@ -250,6 +262,26 @@ class SqliteStore:
             return True
 
         return self._change(work)
+
+    # -- leaving a key alone --------------------------------------------------------------
+
+    def cool_down(self, key: str, seconds: float | None, reason: str, *, jitter: float) -> float:
+        return self._change(
+            lambda book: self._ledger.pacing(book).cool_down(key, seconds, reason, jitter=jitter)
+        )
+
+    def end_cool_down(self, key: str) -> bool:
+        return self._change(lambda book: self._ledger.pacing(book).end_cool_down(key))
+
+    def prove(self, ticket: Ticket) -> None:
+        if self._reader.is_probe(ticket.id):
+            self._change(lambda book: self._ledger.pacing(book).prove(ticket))
+
+    def tend(self) -> None:
+        self._change(lambda book: self._ledger.pacing(book).tend(book.gated()))
+
+    def due_seconds(self) -> float | None:
+        return None  # whoever listens to it tends to it
 
     # -- terms ----------------------------------------------------------------------------
 

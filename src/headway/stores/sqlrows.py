@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from headway import keys
 from headway.limits import Line, Terms
-from headway.stores.book import KeyState
+from headway.stores.book import COOLING, PAUSED, Cooldown, KeyState
 from headway.tickets import Refused, Revoked, Ticket, Withdrawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from headway.tickets import Decision
 
@@ -21,7 +22,8 @@ INSERT_WAITING = (
     f"insert or replace into waiting ({WAITING_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 INSERT_LEASE = f"insert into leases ({LEASE_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)"
-STATE_COLUMNS = "key, cap, paused, used, reserved, waiting, hold_seconds"
+STATE_COLUMNS = "key, cap, gate, used, reserved, waiting, hold_seconds, budget, spent, promised"
+_COOLDOWN_COLUMNS = "since, until, reason, over, probe"
 _KINDS = {Withdrawn: "withdrawn", Refused: "refused", Revoked: "revoked"}
 
 
@@ -105,10 +107,16 @@ def _ticket_from(row: tuple[str, ...]) -> Ticket:
     return ticket
 
 
-def state_from(row: tuple[object, ...]) -> KeyState:
-    """A row of ``keys`` as a state."""
-    state = KeyState(row[0], row[1], paused=bool(row[2]))  # type: ignore[arg-type]
-    state.used, state.reserved, state.waiting, state.hold_seconds = row[3:]  # type: ignore[assignment]
+def state_from(row: tuple[object, ...], execute: Callable[..., Iterable[Any]]) -> KeyState:
+    """A row of ``keys`` as a state, with what ``cooldowns`` says of it."""
+    key, cap, gate, used, reserved, waiting, hold_seconds, budget, spent, promised = row
+    state = KeyState(key, cap, paused=bool(gate & PAUSED), budget=budget)  # type: ignore[arg-type,operator]
+    state.used, state.reserved, state.waiting = used, reserved, waiting  # type: ignore[assignment]
+    state.hold_seconds, state.spent, state.promised = hold_seconds, spent, promised  # type: ignore[assignment]
+    if gate & COOLING:  # type: ignore[operator]
+        query = f"select {_COOLDOWN_COLUMNS} from cooldowns where key = ?"
+        for since, until, reason, over, probe in execute(query, (key,)):
+            state.cooldown = Cooldown(since, until, reason, over=bool(over), probe=probe)
     return state
 
 
@@ -117,18 +125,33 @@ def row_from(state: KeyState) -> tuple[object, ...]:
     return (
         state.key,
         state.cap,
-        int(state.paused),
+        state.gate,
         state.used,
         state.reserved,
         state.waiting,
         state.hold_seconds,
+        state.budget,
+        state.spent,
+        state.promised,
     )
 
 
-def read_terms(execute: Callable[..., Iterable[tuple[str, ...]]]) -> Terms:
+def cooldown_row(state: KeyState) -> tuple[object, ...] | None:
+    """A row of ``cooldowns``, if the key has one."""
+    cooldown = state.cooldown
+    if cooldown is None:
+        return None
+    return (
+        state.key,
+        cooldown.since,
+        cooldown.until,
+        cooldown.reason,
+        int(cooldown.over),
+        cooldown.probe,
+    )
+
+
+def read_terms(execute: Callable[..., Iterable[Any]]) -> Terms:
     """The terms in force."""
-    lines = [
-        Line(pattern, int(slots), source)
-        for pattern, slots, source in execute("select * from lines")
-    ]
+    lines = [Line(*row) for row in execute("select * from lines")]
     return Terms(lines, [key for (key,) in execute("select key from paused")])

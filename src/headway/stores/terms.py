@@ -10,7 +10,7 @@ from __future__ import annotations
 from headway import config
 from headway.errors import ConfigError
 from headway.limits import FILE, Terms
-from headway.stores.admission import changed_keys
+from headway.stores.book import changed_keys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ message finds out by a look at it, a quarter of a second later at most.
 
     g INODE TICKET TOKEN    granted, in the database with that inode
     v                       a verdict on one of your tickets is in the database
-    h                       you are next in a line: watch those who hold it
+    h                       you are next in a line: watch those who hold it, or the clock
     a                       the database is new: say what you hold
     e HOLDER                a holder has ended (from our own watching thread)
 """
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         def reclaim(self, holders: Iterable[str]) -> None: ...
         def waiting_tickets(self, most: int) -> list[Ticket]: ...
         def wrap_up(self) -> None: ...
+        def tend(self) -> None: ...
 
 
 _MANY_HOLDERS = 1000
@@ -53,8 +54,10 @@ _LOOK_ANEW_EVERY = 20
 class Wakeups:
     """Sends and receives them for one process."""
 
-    def __init__(self, home: Home, reader: Reader, office: Office) -> None:
-        self._home, self._reader, self._office = home, reader, office
+    def __init__(
+        self, home: Home, reader: Reader, office: Office, *, clock: Callable[[], float]
+    ) -> None:
+        self._home, self._reader, self._office, self._clock = home, reader, office, clock
         self.forget_after_fork()
 
     def forget_after_fork(self) -> None:
@@ -68,6 +71,9 @@ class Wakeups:
         self._told_of: dict[str, set[str]] = {}
         self._seen_version = -1
         self._quiet_looks = 0
+        # When time alone will let someone in, if that is so and known.
+        self._due: float | None = None
+        self.due_is_known = True
 
     @property
     def something_to_tell(self) -> bool:
@@ -75,10 +81,11 @@ class Wakeups:
 
     # -- sending ----------------------------------------------------------------------------
 
-    def note(self, told: Iterable[Decision], heads: set[str]) -> None:
+    def note(self, told: Iterable[Decision], heads: set[str], timekeepers: set[str]) -> None:
         """Keep what a committed operation has to tell; ``send`` does it outside the guard.
 
-        ``heads`` are the holders of those who now are next in a line.
+        ``heads`` are the holders of those who now are next in a line; the timekeepers among
+        them are told in any case.
         """
         own = self._home.holder_id
         messages: dict[str, str] = {}
@@ -96,7 +103,7 @@ class Wakeups:
             else:
                 messages[holder] = messages.get(holder, "") + "v\n"
         for head in heads:
-            if self._has_to_look(head, granted):
+            if head in timekeepers or self._has_to_look(head, granted):
                 messages[head] = messages.get(head, "") + "h\n"
         self._outbox.extend(messages.items())
 
@@ -141,7 +148,7 @@ class Wakeups:
         gone = []
         for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
-                self._watch(self._reader.at_work())
+                self._take_the_lead()
             elif not self._home.presence.send(holder, message):
                 gone.append(holder)  # dead, or dying
         for died, tickets in _drain(self._buried):
@@ -161,8 +168,14 @@ class Wakeups:
 
     def listen(self, timeout_seconds: float) -> None:
         """Wait for messages for at most this long, and act on them."""
+        due = self._find_due()
+        if due is not None:
+            timeout_seconds = min(timeout_seconds, max(0.0, due - self._clock()))
         messages, some_missing, ended = self._home.presence.receive(timeout_seconds)
         try:
+            if due is not None and due <= self._clock():
+                self.due_is_known = False
+                self._office.tend()
             for message in messages:
                 for line in message.splitlines():
                     self._act_on(line, ended)
@@ -189,9 +202,20 @@ class Wakeups:
         elif kind == "e":
             ended.append(rest)
         elif kind == "h":
-            self._watch(self._reader.at_work())
+            self._take_the_lead()
         elif kind in ("v", "a"):
             self._look_anew()
+
+    def _take_the_lead(self) -> None:
+        """Be next in a line: watch those who hold it, and the clock."""
+        self.due_is_known = False
+        self._watch(self._reader.at_work())
+
+    def _find_due(self) -> float | None:
+        if not self.due_is_known:
+            self.due_is_known = True  # before the look: what is told meanwhile is newer
+            self._due = self._reader.due(self._home.presence.id)
+        return self._due
 
     def _look_anew(self) -> None:
         self._seen_version = -1
@@ -207,6 +231,7 @@ class Wakeups:
         if version == self._seen_version:
             return
         self._seen_version = version
+        self.due_is_known = False
         for decision in self._reader.decisions(self._home.presence.id):
             self._office.decided(decision)
         if self._office.waiting_tickets(1):
