@@ -12,7 +12,7 @@ import openai
 import pytest
 from tests.slots.support import Held, Worker, assert_clean
 from tests.transport.kit import Heard, used
-from tests.transport.sdks import SDKS, Anthropic, OpenAI, Sdk
+from tests.transport.sdks import SDKS, Anthropic, Gemini, OpenAI, Sdk
 
 from headway import Governor, QueueTimeout
 from headway.llm import TruncatedStream, dropped
@@ -158,6 +158,18 @@ def test_the_end_of_queueing_can_be_told_from_other_trouble(
     assert isinstance(raised.value.__cause__, QueueTimeout)
     assert not isinstance(raised.value, openai.APITimeoutError | anthropic.APITimeoutError)
     assert server.requests() == []
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True], ids=["plain", "async"])
+def test_google_wraps_nothing(governor: Governor, server: Server, *, on_a_loop: bool) -> None:
+    """The end of queueing arrives as what it is."""
+    caller = Gemini(server.url, governor, timeout=0.01)
+
+    def ask() -> str:
+        return asyncio.run(caller.aask("why?")) if on_a_loop else caller.ask("why?")
+
+    with Held(governor, "llm"), pytest.raises(QueueTimeout):
+        ask()
 
 
 @pytest.mark.parametrize("sdk", [OpenAI, Anthropic])
