@@ -21,6 +21,7 @@ from bench import (
     order,
     startup,
     throughput,
+    transports,
     uncontended,
 )
 from bench.figure import Effort
@@ -42,6 +43,8 @@ FIGURES = (
     jobs.STARTING,
     jobs.MANY_JOBS,
     agents.FIGURE,
+    transports.CALLING,
+    transports.STREAMING,
 )
 
 

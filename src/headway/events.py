@@ -175,6 +175,19 @@ class RateLimited(Event):
         return "" if wait is None else f": to be tried again in {wait:g} s"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated(Event):
+    """The answer to the request under the lease ended before it was complete."""
+
+    kind = "truncated"
+    level = logging.WARNING
+
+    reason: str
+
+    def _details(self) -> str:
+        return f": {self.reason}"
+
+
 def log(event: Event) -> None:
     """Write the event to the ``headway`` logger at its own level."""
     if logger.isEnabledFor(event.level):

@@ -37,6 +37,10 @@ class Slot:
         self._turnstile, self._request = turnstile, request
         self._lease: HeldLease | None = None
 
+    def another(self) -> Slot:
+        """One that asks for the same, and can be in use at the same time."""
+        return Slot(self._turnstile, self._request)
+
     def __enter__(self) -> Lease:
         if self._lease is not None:
             self._refuse_second_entry()

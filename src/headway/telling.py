@@ -96,6 +96,12 @@ class Teller:
         what = {**_what(ticket), "keys": (key,)}
         self._tell(RateLimited(**what, retry_after_seconds=retry_after_seconds))
 
+    def truncated(self, ticket: Ticket, reason: str) -> None:
+        """An answer ended before it was complete."""
+        from headway.events import Truncated  # noqa: PLC0415
+
+        self._tell(Truncated(**_what(ticket), reason=reason))
+
     def reclaimed(self, ticket: Ticket, holder: str) -> None:
         from headway.events import Reclaimed  # noqa: PLC0415
 

@@ -6,6 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import assert_type
 
+import anthropic
+import httpx
+import httpx2
+import openai
+
 import headway
 from headway import (
     UNLIMITED,
@@ -32,6 +37,7 @@ from headway.harness import (
 )
 from headway.harness.events import AgentEvent, Finished, ToolCall
 from headway.harness.result import Status
+from headway.llm import AsyncHeadwayTransport, HeadwayTransport, Retry, TruncatedStream
 
 
 def plain() -> None:
@@ -179,3 +185,35 @@ class Goose(Harness):
     def read(self, record: Record, story: Story) -> None:
         if record.text("type") == "end":
             story.completes(record.text("answer"))
+
+
+def llm_clients(governor: Governor) -> None:
+    """The transports fit into clients of both packages, and wrap the transports of both."""
+    plain = HeadwayTransport(
+        "openai",
+        governor,
+        httpx.HTTPTransport(),
+        task="issue-16",
+        priority=5,
+        timeout="10m",
+        on_wait=lambda event: print(event.kind),
+        raise_truncated=True,
+        retry=Retry(attempts=3, max_wait="1m"),
+    )
+    openai.OpenAI(http_client=httpx.Client(transport=plain))
+    anthropic.Anthropic(http_client=httpx2.Client(transport=HeadwayTransport()))
+    assert_type(plain.handle_request(httpx.Request("GET", "https://x")), httpx.Response)
+    assert_type(plain.handle_request(httpx2.Request("GET", "https://x")), httpx2.Response)
+
+
+async def async_llm_clients() -> None:
+    """The same for coroutines."""
+    transport = AsyncHeadwayTransport(transport=httpx2.AsyncHTTPTransport(), retry=3)
+    openai.AsyncOpenAI(http_client=httpx.AsyncClient(transport=AsyncHeadwayTransport()))
+    anthropic.AsyncAnthropic(http_client=httpx2.AsyncClient(transport=transport))
+    try:
+        answer = await transport.handle_async_request(httpx2.Request("GET", "https://x"))
+    except TruncatedStream as error:
+        assert_type(error.reason, str)
+    else:
+        assert_type(answer, httpx2.Response)

@@ -31,6 +31,13 @@ _PATHS = (
 _NAME = b'"model"'
 _NAMED = re.compile(rb'"model"\s*:\s*"')  # by a text; anything else names none
 _VALUE = re.compile(rb'[^"\\\x00-\x1f]{0,4096}"')
+# As most programs write it: the very first, or with nothing but plain values behind it. Then
+# what is closed at the end of the body is the object that has it.
+_FIRST = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\\x00-\x1f]{1,4096})"')
+_AMONG_THE_LAST = re.compile(
+    rb'"model"\s*:\s*"([^"\\\x00-\x1f]{1,4096})"'
+    rb'(?:\s*,\s*"[^"\\]*"\s*:\s*(?:"[^"\\]*"|[-+.\w]+))*\s*\}\s*\Z'
+)
 _SPELT_ODDLY = re.compile(
     rb'"(?:m|\\u006[dD])(?:o|\\u006[fF])(?:d|\\u0064)(?:e|\\u0065)(?:l|\\u006[cC])"\s*:'
 )
@@ -69,6 +76,9 @@ def _in_path(path: str) -> str | None:
 
 
 def _in_json(body: bytes | bytearray) -> str | None:
+    usual = _FIRST.match(body) or _AMONG_THE_LAST.match(body, max(0, body.rfind(_NAME)))
+    if usual and body[usual.start() - 1 : usual.start()] != b"\\":
+        return usual[1].decode()
     if not body[:_FRONT].lstrip(_JSON_SPACE).startswith(b"{") or b"\x00" in body[:4]:
         return _parsed(body) if _may_be_json(body) else None
     to_spend = max(_FRONT, len(body))  # then it is cheaper to parse all of it, once

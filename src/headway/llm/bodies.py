@@ -1,0 +1,105 @@
+"""A response's body, which keeps the slot of its request until it has ended, in whatever way.
+
+It ends by being exhausted, by failing, by being closed or by being dropped: in the last
+case the lease gives itself back when it is collected (``HeldLease``). The slot object sees
+to it that it is given back once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headway.llm.calls import IDLE, READING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from headway.llm.calls import Call
+
+
+class LeasedBody:
+    """For plain clients."""
+
+    def __init__(self, stream: Any, call: Call) -> None:
+        self._stream, self._call = stream, call
+        self._is_open = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        call, ending = self._call, self._call.ending
+        call.pulse = READING
+        try:
+            for chunk in self._stream:
+                if ending is not None:
+                    ending.feed(chunk)
+                call.pulse = IDLE
+                yield chunk
+                call.pulse = READING
+        except GeneratorExit:
+            # The consumer has left, and will close or drop the response. Not closed here: it may
+            # be the collector that ends this, in the middle of anything.
+            raise
+        except BaseException as error:
+            self._break_off(error)
+            raise
+        call.slot.__exit__(None, None, None)
+        call.judge()
+
+    def close(self) -> None:
+        """The provider is hung up on first, so that nobody is let in beside a running request."""
+        try:
+            if self._is_open:
+                self._is_open = False
+                self._stream.close()
+        finally:
+            self._call.slot.__exit__(None, None, None)
+
+    def _break_off(self, error: BaseException) -> None:
+        try:
+            self.close()
+        except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+            error.add_note(f"closing the response failed too: {trouble!r}")
+        self._call.broke_off(error)
+
+
+class AsyncLeasedBody:
+    """For clients on asyncio."""
+
+    def __init__(self, stream: Any, call: Call) -> None:
+        self._stream, self._call = stream, call
+        self._is_open = True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        call, ending = self._call, self._call.ending
+        call.pulse = READING
+        try:
+            async for chunk in self._stream:
+                if ending is not None:
+                    ending.feed(chunk)
+                call.pulse = IDLE
+                yield chunk
+                call.pulse = READING
+        except GeneratorExit:
+            raise  # the same, or the loop was closed over it, and nothing can be awaited
+        except BaseException as error:
+            await self._break_off(error)
+            raise
+        await call.slot.__aexit__(None, None, None)
+        call.judge()
+
+    async def aclose(self) -> None:
+        """Like ``close`` of a plain body; a cancellation does not stop it half-way."""
+        try:
+            if self._is_open:
+                self._is_open = False
+                await self._stream.aclose()
+        except BaseException as error:
+            await self._call.slot.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await self._call.slot.__aexit__(None, None, None)
+
+    async def _break_off(self, error: BaseException) -> None:
+        try:
+            await self.aclose()
+        except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+            error.add_note(f"closing the response failed too: {trouble!r}")
+        self._call.broke_off(error)

@@ -1,0 +1,134 @@
+"""One call of a model: what it counts on, what its answer teaches, and how its body ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from headway.llm.advice import advice_of
+from headway.llm.endings import watch
+from headway.telling import warn
+
+if TYPE_CHECKING:
+    from headway.governor import Governor
+    from headway.llm.advice import Advice
+    from headway.llm.endings import Ending
+    from headway.llm.families import Family
+    from headway.slot import Lease, Slot
+
+# What a body is doing: somebody waits for its next piece, or nobody does. Those that are idle
+# may have been dropped; how often that was seen is counted on from here (``dropped.py``).
+READING, IDLE = -1, 0
+
+_GOOD = range(200, 300)
+# Too many requests, unavailable, overloaded: come back later.
+_REFUSALS = (429, 503, 529)
+
+
+class Target:
+    """A model of a provider, as one governor counts it."""
+
+    __slots__ = ("_slot", "governor", "key", "provider_key")
+
+    def __init__(self, governor: Governor, key: str, provider_key: str, slot: Slot) -> None:
+        self.governor, self.key, self.provider_key = governor, key, provider_key
+        self._slot = slot
+
+    def new_call(self, family: Family, *, raise_truncated: bool) -> Call:
+        """A call that has no slot yet."""
+        return Call(self, self._slot.another(), family, raise_truncated=raise_truncated)
+
+
+class Call:
+    """A request, from the queue to the end of its answer."""
+
+    __slots__ = (
+        "__weakref__",
+        "_family",
+        "_raise_truncated",
+        "_target",
+        "advice",
+        "ending",
+        "is_refused",
+        "lease",
+        "pulse",
+        "slot",
+    )
+
+    lease: Lease
+
+    def __init__(
+        self, target: Target, slot: Slot, family: Family, *, raise_truncated: bool
+    ) -> None:
+        self._target, self.slot, self._family = target, slot, family
+        self._raise_truncated = raise_truncated
+        self.ending: Ending | None = None
+        self.advice: Advice | None = None
+        self.is_refused = False
+        self.pulse = IDLE
+
+    # -- the answer's headers ---------------------------------------------------------
+
+    def learn(self, response: Any, path: str) -> None:
+        """Take note of an answer; ``pass_on`` tells the others."""
+        status, headers = response.status_code, response.headers
+        try:
+            if status in _GOOD:
+                kind = headers.get("content-type", "")
+                if "json" not in kind or "stream" in path:  # any other JSON is no stream
+                    self.ending = watch(path, kind, headers.get("content-encoding", ""))
+            elif status in _REFUSALS:
+                self.is_refused = True
+                self.advice = advice_of(status, headers, time.time())
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say("could not take note of the answer", error)
+
+    @property
+    def takes_time_to_pass_on(self) -> bool:
+        """Whether the store has to be asked; it may be busy."""
+        return self.advice is not None or bool(self.lease.ticket.arrival)
+
+    def pass_on(self) -> None:
+        """Have everyone wait or go on, while this call still has its slot."""
+        if self.advice is not None:
+            self._cool_down(self.advice)
+        elif not self.is_refused:
+            try:
+                self._target.governor.turnstile.prove(self.lease.ticket)
+            except Exception as error:  # noqa: BLE001 - the answer is worth more
+                self._say("could not tell that it was answered", error)
+
+    def _cool_down(self, advice: Advice) -> None:
+        target = self._target
+        key = target.provider_key if advice.whole_provider else target.key
+        try:
+            target.governor.cool_down(key, advice.seconds, reason=advice.reason)
+            teller = target.governor.turnstile.teller
+            teller.rate_limited(self.lease.ticket, key, advice.seconds)
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say(f"could not pause {key} ({advice.reason})", error)
+
+    # -- the answer's end ---------------------------------------------------------------
+
+    def judge(self) -> None:
+        """The body came to its end: was it the whole answer?"""
+        if self.ending is None or self.ending.complete:
+            return
+        reason = "its stream ended without its last event"
+        self._truncated(reason)
+        if self._raise_truncated:
+            raise self._family.truncated(self.lease.keys, self.lease.id, reason)
+
+    def broke_off(self, error: BaseException) -> None:
+        """The body failed; who cancelled it or pressed Ctrl-C knows that."""
+        if isinstance(error, Exception) and not (self.ending and self.ending.complete):
+            self._truncated(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+    def _truncated(self, reason: str) -> None:
+        try:
+            self._target.governor.turnstile.teller.truncated(self.lease.ticket, reason)
+        except Exception as error:  # noqa: BLE001 - the answer is worth more
+            self._say(f"could not tell that it was cut ({reason})", error)
+
+    def _say(self, what: str, error: Exception) -> None:
+        warn(f"{self.lease.id} on {self._target.key}: {what}: {error}")

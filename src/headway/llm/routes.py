@@ -1,0 +1,74 @@
+"""The transport below, where none was given: httpx's own, through the environment's proxies.
+
+A client that is given a transport leaves the proxies of its environment to it.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import ConfigError
+from headway.llm.families import package_of
+
+if TYPE_CHECKING:
+    from headway.llm.families import Family
+
+_PROXIED = ("http", "https")
+
+
+class Routes:
+    """Finds the transport for a request, and makes it when it is first needed."""
+
+    def __init__(self, given: Any, *, asynchronous: bool) -> None:
+        wanted = "handle_async_request" if asynchronous else "handle_request"
+        if given is not None and not callable(getattr(given, wanted, None)):
+            raise ConfigError(
+                f"transport must have {wanted}(), as httpx's transports for"
+                f" {'async' if asynchronous else 'plain'} clients have, got {given!r}"
+            )
+        self.given, self._asynchronous = given, asynchronous
+        self._package = package_of(given)
+        self._made: dict[tuple[str, str], Any] = {}
+        self._proxies: dict[str, str] | None = None
+
+    def find(self, family: Family, url: Any) -> Any:
+        """The transport for this URL."""
+        if self.given is not None:
+            if self._package not in (None, family.name):
+                raise ConfigError(
+                    f"transport is one of {self._package}, but the client is one of"
+                    f" {family.name}; take both from the same package"
+                )
+            return self.given
+        proxies = self._proxies
+        if proxies is None:
+            proxies = self._proxies = _environment()
+        proxy = _proxy_for(proxies, url) if proxies else ""
+        made = self._made.get((family.name, proxy))
+        # Two threads may make one at once: then the second is dropped unused.
+        return made or self._made.setdefault((family.name, proxy), self._make(family, proxy))
+
+    def all(self) -> list[Any]:
+        """Those that are to be closed."""
+        return [*self._made.values()] if self.given is None else [self.given]
+
+    def _make(self, family: Family, proxy: str) -> Any:
+        make = family.async_transport if self._asynchronous else family.transport
+        return make(proxy=family.proxy(proxy)) if proxy else make()
+
+
+def _environment() -> dict[str, str]:
+    found = urllib.request.getproxies()
+    return {
+        scheme: url if "://" in url else f"http://{url}"
+        for scheme in (*_PROXIED, "all")
+        if (url := found.get(scheme, ""))
+    }
+
+
+def _proxy_for(proxies: dict[str, str], url: Any) -> str:
+    """The proxy for this URL, or nothing where ``NO_PROXY`` excepts its host."""
+    proxy = proxies.get(url.scheme) or proxies.get("all", "")
+    host = f"{url.host}:{url.port}" if url.port else url.host
+    return "" if not proxy or urllib.request.proxy_bypass(host) else proxy

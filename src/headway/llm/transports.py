@@ -1,0 +1,261 @@
+"""Transports for httpx and httpx2 under which every request to a provider has its slot.
+
+They derive from neither package at run time: the clients ask for nothing but the methods,
+and some refuse what descends from the other package. Type checkers are told otherwise,
+because the clients' signatures name the base classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any, overload
+
+from headway import aio
+from headway.errors import DeadlockRefused, HeadwayError
+from headway.llm import dropped, retrying
+from headway.llm.families import family_of
+from headway.llm.options import Options
+from headway.llm.retrying import TurnedAway
+from headway.llm.routes import Routes
+from headway.llm.targets import Targets, body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+    import httpx2
+
+    from headway.events import Event
+    from headway.governor import Governor
+    from headway.llm.calls import Call
+    from headway.llm.families import Family
+    from headway.llm.retrying import Retry
+
+    class _Transport(httpx.BaseTransport, httpx2.BaseTransport): ...  # type: ignore[misc]
+
+    class _AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport): ...  # type: ignore[misc]
+else:
+    _Transport = _AsyncTransport = object
+
+
+class HeadwayTransport(_Transport):
+    """Has every request of a client wait for its slot on ``llm/<provider>/<model>``.
+
+    Give it to the client as ``transport``. The slot is taken before a request is sent and
+    is free again when its answer has ended, however it ends. Without ``provider`` the host
+    tells it, without ``governor`` the home's counts, and without ``transport`` requests go
+    out as httpx would send them. ``timeout`` bounds the time in the queue alone.
+    """
+
+    def __init__(
+        self,
+        provider: str | None = None,
+        governor: Governor | None = None,
+        transport: httpx.BaseTransport | httpx2.BaseTransport | None = None,
+        *,
+        task: str | None = None,
+        priority: int = 0,
+        timeout: float | str | None = None,
+        on_wait: Callable[[Event], None] | None = None,
+        raise_truncated: bool = False,
+        retry: int | Retry | None = None,
+    ) -> None:
+        self._options = Options(
+            provider=provider,
+            governor=governor,
+            task=task,
+            priority=priority,
+            timeout=timeout,
+            on_wait=on_wait,
+            raise_truncated=raise_truncated,
+            retry=retry,
+        )
+        self._routes = Routes(transport, asynchronous=False)
+        self._targets = Targets(self._options)
+
+    @overload
+    def handle_request(self, request: httpx.Request) -> httpx.Response: ...
+    @overload
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response: ...
+    def handle_request(self, request: Any) -> Any:
+        """Send a request when it is its turn."""
+        family, retry = family_of(request), self._options.retry
+        if retry is None or body_of(request) is None:
+            return self._send(request, family)[0]
+
+        def attempt() -> Any:
+            response, call = self._send(request, family)
+            if not call.is_refused:
+                return response
+            response.read()
+            raise TurnedAway(response, call.advice)
+
+        return retrying.send(retry, family, attempt)
+
+    def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
+        inner = self._routes.find(family, request.url)
+        path = request.url.path
+        call = self._targets.find(request, path).new_call(
+            family, raise_truncated=self._options.raise_truncated
+        )
+        response = None
+        try:
+            try:
+                call.lease = call.slot.__enter__()
+            except DeadlockRefused:
+                gc.collect()  # it may be by a stream that was dropped
+                call.lease = call.slot.__enter__()
+            response = inner.handle_request(request)
+            call.learn(response, path)
+            call.pass_on()
+            if not response.is_closed:
+                response.stream = family.body(response.stream, call)
+                dropped.look_after(call)
+                return response, call
+        except BaseException as error:
+            try:
+                if response is not None:
+                    response.close()
+            finally:
+                call.slot.__exit__(type(error), error, error.__traceback__)
+            raise
+        call.slot.__exit__(None, None, None)
+        return response, call
+
+    def close(self) -> None:
+        """Close the transports below."""
+        for inner in self._routes.all():
+            inner.close()
+
+    def __enter__(self) -> Self:
+        if self._routes.given is not None:
+            self._routes.given.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._routes.given is not None:
+            self._routes.given.__exit__(kind, error, trace)
+        else:
+            self.close()
+
+
+class AsyncHeadwayTransport(_AsyncTransport):
+    """The same for async clients, on asyncio."""
+
+    def __init__(
+        self,
+        provider: str | None = None,
+        governor: Governor | None = None,
+        transport: httpx.AsyncBaseTransport | httpx2.AsyncBaseTransport | None = None,
+        *,
+        task: str | None = None,
+        priority: int = 0,
+        timeout: float | str | None = None,
+        on_wait: Callable[[Event], None] | None = None,
+        raise_truncated: bool = False,
+        retry: int | Retry | None = None,
+    ) -> None:
+        self._options = Options(
+            provider=provider,
+            governor=governor,
+            task=task,
+            priority=priority,
+            timeout=timeout,
+            on_wait=on_wait,
+            raise_truncated=raise_truncated,
+            retry=retry,
+        )
+        self._routes = Routes(transport, asynchronous=True)
+        self._targets = Targets(self._options)
+
+    @overload
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
+    @overload
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response: ...
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request when it is its turn."""
+        _refuse_other_loops()
+        family, retry = family_of(request), self._options.retry
+        if retry is None or body_of(request) is None:
+            return (await self._send(request, family))[0]
+
+        async def attempt() -> Any:
+            response, call = await self._send(request, family)
+            if not call.is_refused:
+                return response
+            await response.aread()
+            raise TurnedAway(response, call.advice)
+
+        return await retrying.asend(retry, family, attempt)
+
+    async def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
+        inner = self._routes.find(family, request.url)
+        path = request.url.path
+        call = self._targets.find(request, path).new_call(
+            family, raise_truncated=self._options.raise_truncated
+        )
+        response = None
+        try:
+            try:
+                call.lease = await call.slot.__aenter__()
+            except DeadlockRefused:
+                await dropped.collect()
+                call.lease = await call.slot.__aenter__()
+            response = await inner.handle_async_request(request)
+            call.learn(response, path)
+            if call.takes_time_to_pass_on:
+                await aio.in_thread(call.pass_on)
+            else:
+                call.pass_on()
+            if not response.is_closed:
+                response.stream = family.async_body(response.stream, call)
+                dropped.look_after(call)
+                return response, call
+        except BaseException as error:
+            try:
+                if response is not None and not isinstance(error, GeneratorExit):
+                    await response.aclose()
+            finally:
+                await call.slot.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await call.slot.__aexit__(None, None, None)
+        return response, call
+
+    async def aclose(self) -> None:
+        """Close the transports below."""
+        for inner in self._routes.all():
+            await inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._routes.given is not None:
+            await self._routes.given.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._routes.given is not None:
+            await self._routes.given.__aexit__(kind, error, trace)
+        else:
+            await self.aclose()
+
+
+def _refuse_other_loops() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise HeadwayError(
+            "AsyncHeadwayTransport works on asyncio alone, and this is another event loop (trio?);"
+            " use asyncio, or HeadwayTransport with a plain client in a thread"
+        ) from None

@@ -1,0 +1,117 @@
+"""Without a transport of the caller's own, requests go out as httpx would send them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.transport.kit import ASK
+
+from headway.llm import AsyncHeadwayTransport, HeadwayTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.llm.server import Server
+
+    from headway import Governor
+
+
+class Proxy:
+    """Answers what it is asked for by itself, and remembers the first lines."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.asked: list[str] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines:
+                self.asked.append(lines.readline().decode().strip())
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nproxy"
+                )
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """One that the environment does not name yet."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    proxy = Proxy()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(params=["plain", "async"])
+def get(request: pytest.FixtureRequest, lib: Any, governor: Governor) -> Callable[[str], str]:
+    """The text at a URL, through a new transport."""
+
+    def plain(url: str) -> str:
+        with lib.Client(transport=HeadwayTransport(None, governor)) as client:
+            text: str = client.get(url).text
+            return text
+
+    async def on_a_loop(url: str) -> str:
+        transport = AsyncHeadwayTransport(None, governor)
+        async with lib.AsyncClient(transport=transport) as client:
+            text: str = (await client.get(url)).text
+            return text
+
+    return plain if request.param == "plain" else lambda url: asyncio.run(on_a_loop(url))
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_the_proxy_of_the_environment_is_used(
+    get: Callable[[str], str], proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A client that is given a transport would forget it."""
+    monkeypatch.setenv(name, proxy.url)
+    assert get("http://model.example/v1") == "proxy"
+    assert proxy.asked == ["GET http://model.example/v1 HTTP/1.1"]
+
+
+def test_hosts_that_need_no_proxy_are_asked_directly(
+    get: Callable[[str], str], proxy: Proxy, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``NO_PROXY`` says."""
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert get(server.url) == ""
+    assert proxy.asked == []
+    assert get("http://model.example/v1") == "proxy"
+
+
+def test_another_schemes_proxy_is_not_used(
+    get: Callable[[str], str], proxy: Proxy, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy without a scheme is an HTTP proxy."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy.url.removeprefix("http://"))
+    assert get(server.url) == ""
+    assert proxy.asked == []
+
+
+def test_one_transport_serves_clients_of_both_packages(governor: Governor, server: Server) -> None:
+    """Each gets what it is made of."""
+    import httpx  # noqa: PLC0415 - both at once, for once
+    import httpx2  # noqa: PLC0415
+
+    transport = HeadwayTransport("mine", governor)
+    url = f"{server.url}/v1/chat/completions"
+    assert type(httpx.Client(transport=transport).post(url, json=ASK)) is httpx.Response
+    assert type(httpx2.Client(transport=transport).post(url, json=ASK)) is httpx2.Response
+    transport.close()
+    assert server.peak() == 1
