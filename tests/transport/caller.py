@@ -14,6 +14,8 @@ from typing import Any
 
 from tests.transport.sdks import SDKS, Sdk
 
+from headway.stores import book
+
 
 class Callers:
     """So many of one client, each with a task label and a transport of its own."""
@@ -29,6 +31,9 @@ class Callers:
         self._printing = threading.Lock()
 
     def run(self) -> None:
+        if self._part.get("wait_for_line"):
+            print("ready", flush=True)
+            sys.stdin.readline()
         if self._part["how"] == "tasks":
             asyncio.run(self._run_tasks())
             return
@@ -75,5 +80,11 @@ class Callers:
             print(json.dumps({"name": name, "text": text}), flush=True)
 
 
+def main(part: dict[str, Any]) -> None:
+    """Play the part; with minutes as long as it says."""
+    book.WINDOW_SECONDS = part.get("minute_seconds", book.WINDOW_SECONDS)
+    Callers(part).run()
+
+
 if __name__ == "__main__":
-    Callers(json.loads(sys.argv[1])).run()
+    main(json.loads(sys.argv[1]))

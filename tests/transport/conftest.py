@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -10,13 +14,18 @@ import pytest
 from tests.llm.server import Server, serving
 from tests.slots.conftest import govern, url
 
+import headway
 from headway import Governor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.transport.crews import Start
+
 __all__ = ["govern", "url"]
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.fixture
@@ -43,3 +52,30 @@ def server() -> Iterator[Server]:
     """A model server of the test's own."""
     with serving() as server:
         yield server
+
+
+@pytest.fixture
+def home_governor() -> Iterator[Governor]:
+    """The home's, which the children share."""
+    governor = headway.governor.default()
+    yield governor
+    governor.close()
+
+
+@pytest.fixture
+def start(server: Server) -> Iterator[Start]:
+    """Starts processes of callers; those still alive at the end are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(sdk: str, how: str, names: list[str], **more: Any) -> subprocess.Popen[str]:
+        part = {"sdk": sdk, "how": how, "names": names, "url": server.url, **more}
+        command = [sys.executable, "-m", "tests.transport.caller", json.dumps(part)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+        started.append(process)
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -2,79 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.kit import until
-from tests.slots.support import is_clean
+from tests.transport.crews import (
+    PATIENCE_SECONDS,
+    names,
+    tasks_in_line,
+    texts,
+    until_in_line,
+    until_nothing_is_held,
+)
 from tests.transport.sdks import SDKS
 
-import headway
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.llm.server import Server
+    from tests.transport.crews import Start
 
     from headway import Governor
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PATIENCE_SECONDS = 100.0
 LIMIT, PROCESSES, CALLERS = 3, 4, 20
 HOWS = [(sdk, how) for sdk in ("openai", "anthropic") for how in ("threads", "tasks")]
 
-Start: TypeAlias = Callable[..., subprocess.Popen[str]]
-
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def home_governor() -> Iterator[Governor]:
-    """The home's, which the children share."""
-    governor = headway.governor.default()
-    yield governor
-    governor.close()
-
-
-@pytest.fixture
-def start(server: Server) -> Iterator[Start]:
-    """Starts processes of callers; those still alive at the end are killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(sdk: str, how: str, names: list[str], **more: Any) -> subprocess.Popen[str]:
-        part = {"sdk": sdk, "how": how, "names": names, "url": server.url, **more}
-        command = [sys.executable, "-m", "tests.transport.caller", json.dumps(part)]
-        started.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def texts(process: subprocess.Popen[str]) -> dict[str, str]:
-    """What each caller of the process got, when all are done."""
-    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 0
-    lines = [json.loads(line) for line in out.splitlines()]
-    return {line["name"]: line["text"] for line in lines}
-
-
-def names(process: int, count: int) -> list[str]:
-    """The callers of one process."""
-    return [f"p{process}c{caller}" for caller in range(count)]
-
-
-def tasks_in_line(governor: Governor) -> list[str]:
-    """Who waits, first in line first."""
-    return [str(row.task) for row in governor.snapshot().waiting]
 
 
 @pytest.mark.parametrize(("sdk", "how"), HOWS)
@@ -88,7 +39,7 @@ def test_the_limit_holds_across_processes_and_all_are_served_in_turn(
     crews = [start(sdk, how, names(number, CALLERS)) for number in range(PROCESSES)]
     server.until(lambda s: s.held(model) == LIMIT, PATIENCE_SECONDS)
     all_of_them = PROCESSES * CALLERS
-    _until_in_line(home_governor, all_of_them - LIMIT)
+    until_in_line(home_governor, all_of_them - LIMIT)
     line = tasks_in_line(home_governor)
     assert server.in_flight() == LIMIT
 
@@ -102,7 +53,7 @@ def test_the_limit_holds_across_processes_and_all_are_served_in_turn(
     # When the n-th is let in, all before it were let in, and all but two of them are over.
     for place, name in enumerate(line, start=LIMIT):
         assert arrived.index(name) >= place - (LIMIT - 1), "somebody was let in before its turn"
-    _until_nothing_is_held(home_governor)
+    until_nothing_is_held(home_governor)
 
 
 @pytest.mark.parametrize(("sdk", "how"), [HOWS[0], HOWS[-1]])
@@ -115,7 +66,7 @@ def test_one_at_a_time_they_arrive_as_they_queued(
     server.plan(hold="before")
     crews = [start(sdk, how, names(number, 5)) for number in range(2)]
     server.until(lambda s: s.held(model) == 1, PATIENCE_SECONDS)
-    _until_in_line(home_governor, 9)
+    until_in_line(home_governor, 9)
     line = tasks_in_line(home_governor)
 
     server.release(later_too=True)
@@ -137,13 +88,13 @@ def test_a_killed_process_gives_its_streams_slot_to_the_next(
     first = start(sdk, "threads", ["first"], streams=True, prompt="first {name}")
     server.until(lambda s: s.held(model) == 1, PATIENCE_SECONDS)
     second = start(sdk, "tasks", ["second"], streams=True)
-    _until_in_line(home_governor, 1)
+    until_in_line(home_governor, 1)
 
     first.send_signal(signal.SIGKILL)
 
     assert texts(second) == {"second": "second"}
     assert server.peak() == 1
-    _until_nothing_is_held(home_governor)
+    until_nothing_is_held(home_governor)
 
 
 @pytest.mark.parametrize("sdk", ["openai", "anthropic"])
@@ -156,7 +107,7 @@ def test_a_process_that_crashes_in_a_stream_leaves_nothing(
     crashing = start(sdk, "threads", ["it"], streams=True, crash=True, prompt="crashing {name}")
     crashing.communicate(timeout=PATIENCE_SECONDS)
 
-    _until_nothing_is_held(home_governor)
+    until_nothing_is_held(home_governor)
     assert texts(start(sdk, "threads", ["next"])) == {"next": "next"}
 
 
@@ -179,12 +130,4 @@ def test_streams_of_one_model_in_two_processes_do_not_touch_each_other(
     server.release()
 
     assert texts(one) == {"one": mine}
-    _until_nothing_is_held(home_governor)
-
-
-def _until_in_line(governor: Governor, count: int) -> None:
-    until(lambda: len(governor.snapshot().waiting) == count, "waiting in line")
-
-
-def _until_nothing_is_held(governor: Governor) -> None:
-    until(lambda: is_clean(governor), "giving back")
+    until_nothing_is_held(home_governor)
