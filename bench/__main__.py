@@ -17,6 +17,7 @@ from bench import (
     handoff,
     idle,
     jobs,
+    lessons,
     loop,
     order,
     startup,
@@ -45,6 +46,7 @@ FIGURES = (
     agents.FIGURE,
     transports.CALLING,
     transports.STREAMING,
+    lessons.FIGURE,
 )
 
 
