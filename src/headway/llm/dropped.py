@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from headway import background
+from headway.errors import DeadlockRefused
 from headway.llm.calls import READING
 
 if TYPE_CHECKING:
     from headway.llm.calls import Call
+    from headway.slot import Lease, Slot
 
 LOOK_SECONDS = 1.0
-_ROUNDS, _TURNS = 3, 4
+# How long what was dropped on a loop may take to be closed there.
+_PAUSES_SECONDS = (0, 0, 0, 0, 0.01, 0.03, 0.1, 0.3)
 
 _open: set[ref[Call]] = set()
 _lock = threading.Lock()
@@ -39,12 +42,24 @@ def look_after(call: Call) -> None:
         _start()
 
 
-async def collect() -> None:
-    """Collect what was dropped on this loop, which closes async generators one by one."""
-    for _ in range(_ROUNDS):
+def enter(slot: Slot) -> Lease:
+    """Take a slot that only the caller's own streams may keep from it: some may be dropped."""
+    try:
+        return slot.__enter__()
+    except DeadlockRefused:
         gc.collect()
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        return slot.__enter__()
+
+
+async def aenter(slot: Slot) -> Lease:
+    """The same on a loop, which closes async generators one by one, and their connections."""
+    for pause_seconds in _PAUSES_SECONDS:
+        try:
+            return await slot.__aenter__()
+        except DeadlockRefused:
+            gc.collect()
+            await asyncio.sleep(pause_seconds)
+    return await slot.__aenter__()
 
 
 def _start() -> None:

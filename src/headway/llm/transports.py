@@ -8,11 +8,10 @@ because the clients' signatures name the base classes.
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import TYPE_CHECKING, Any, overload
 
 from headway import aio
-from headway.errors import DeadlockRefused, HeadwayError
+from headway.errors import HeadwayError
 from headway.llm import dropped, retrying
 from headway.llm.families import family_of
 from headway.llm.options import Options
@@ -103,11 +102,7 @@ class HeadwayTransport(_Transport):
         )
         response = None
         try:
-            try:
-                call.lease = call.slot.__enter__()
-            except DeadlockRefused:
-                gc.collect()  # it may be by a stream that was dropped
-                call.lease = call.slot.__enter__()
+            call.lease = dropped.enter(call.slot)
             response = inner.handle_request(request)
             call.learn(response, path)
             call.pass_on()
@@ -204,11 +199,7 @@ class AsyncHeadwayTransport(_AsyncTransport):
         )
         response = None
         try:
-            try:
-                call.lease = await call.slot.__aenter__()
-            except DeadlockRefused:
-                await dropped.collect()
-                call.lease = await call.slot.__aenter__()
+            call.lease = await dropped.aenter(call.slot)
             response = await inner.handle_async_request(request)
             call.learn(response, path)
             if call.takes_time_to_pass_on:
