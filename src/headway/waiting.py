@@ -130,6 +130,7 @@ class Switchboard:
             elif waiter is self._listener:
                 # It waits for messages, not for us.
                 self._store.interrupt()
+        self.keep_time()
 
     def wait(self, waiter: ThreadWaiter, seconds: float | None) -> None:
         """Block this thread until its waiter has a decision or the time is over."""

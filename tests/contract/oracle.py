@@ -110,7 +110,7 @@ def cap_of(terms: Terms, key: str) -> int:
 
 
 def part_of(terms: Terms, key: str, part: str) -> int | None:
-    """Of the lines that speak of this part of a key, what the one says that is exact furthest left."""
+    """What the line says of a part of a key that mentions it and is exact furthest left."""
     best: tuple[list[bool], int] | None = None
     for line in terms.lines:
         wanted, given = line.pattern.split("/"), key.split("/")
@@ -270,6 +270,14 @@ def _only_own_leases_block(now: Picture, ticket: Ticket, key: str) -> bool:
     for lease_id in ticket.within:
         if lease_id in now.leases:
             own |= {lease_id} | {lease.id for lease in now.ancestors(now.leases[lease_id])}
+    state = now.states.get(key)
+    probe = None if state is None or state.cooldown is None else state.cooldown.probe
+    if probe in own:
+        lender = now.lender(ticket, key)
+        carried = lender is not None and lender.weight >= ticket.weight
+        blocked = lender is not None and now.loans.get((lender.id, key)) in own
+        if blocked or not carried or probe not in {a.id for a in now.ancestors(ticket)}:
+            return True
     holding = [
         now.leases[lease_id].weight
         for lease_id in own

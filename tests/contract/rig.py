@@ -91,6 +91,12 @@ class Rig:
         self.look(ended={ticket.id})
         return was_lease
 
+    def hand_over(self, lender: Ticket, borrower: Ticket) -> None:
+        """A lease ends whose borrower goes on with the work."""
+        self._diary.hand_over(lender.id, borrower.id)
+        self.owner(lender).release(lender, 0.0)
+        self.look(ended={lender.id})
+
     def withdraw(self, ticket: Ticket) -> Decision | None:
         decision = self.owner(ticket).withdraw(ticket)
         self.look(ended=set() if isinstance(decision, Granted) else {ticket.id})

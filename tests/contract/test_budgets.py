@@ -137,6 +137,18 @@ def test_a_child_whose_parent_ends_while_it_waits_for_the_budget(rig: Rig) -> No
     assert rig.state(PROVIDER).used == 1
 
 
+@pytest.mark.parametrize("limit", [{"slots": 1}, {"slots": 1, "requests_per_minute": 2}])
+def test_a_child_goes_on_when_the_budget_is_lifted(rig: Rig, limit: dict[str, int]) -> None:
+    """Though there is no room: it needs none."""
+    rig.limits({PROVIDER: {"slots": 1, "requests_per_minute": 1}})
+    parent = rig.ask(PROVIDER)
+    stranger, child = rig.ask(MODEL), rig.ask(MODEL, parent=parent)
+    assert rig.waits(stranger, child)
+    rig.limits({PROVIDER: limit})
+    assert rig.runs(child)
+    assert rig.waits(stranger)
+
+
 def test_a_smaller_budget_calls_back_whom_it_does_not_cover(rig: Rig) -> None:
     """They had passed the key under the old one."""
     rig.limits({MODEL: {"requests_per_minute": 5}, "llm": 1})

@@ -135,7 +135,7 @@ def test_a_line_that_is_taken_away_uncovers_the_template(rig: Rig) -> None:
 
 def test_a_line_may_take_a_key_out_of_its_template(rig: Rig) -> None:
     """``unlimited`` is a line too: it beats the template for its key."""
-    rig.limits({"llm/*": 1, "llm/local": UNCAPPED})
+    rig.limits({"llm/*": 1, "llm/local": "unlimited"})
     assert rig.runs(*(rig.ask("llm/local") for _ in range(5)))
 
 

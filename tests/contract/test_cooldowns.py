@@ -242,3 +242,68 @@ def test_the_picture_has_the_time_that_is_left(rig: Rig) -> None:
     assert state.obstacle() == "cooling"
     rig.clock.move(16)
     assert rig.state(PROVIDER).cooling_seconds is None
+
+
+def test_a_part_of_the_probe_goes_on_with_it(rig: Rig) -> None:
+    """A command has the slot, and asks from inside of it: it would wait for itself otherwise."""
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER)
+    other = rig.ask(MODEL)
+    child = rig.ask(MODEL, parent=probe)
+    assert rig.runs(probe, child)
+    assert rig.waits(other, rig.ask(MODEL, parent=probe))
+    rig.answer(child)
+    assert rig.runs(other)
+
+
+def test_a_wait_for_ones_own_probe_is_refused(rig: Rig) -> None:
+    """Nothing is lent inside of a process."""
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER)
+    assert rig.refusal(rig.ask(MODEL, within=(probe,))) == ("deadlock", PROVIDER)
+
+
+@pytest.mark.parametrize("seconds", [20, 0])
+def test_a_jobs_supervisor_takes_over_whatever_the_provider_says(rig: Rig, seconds: int) -> None:
+    """The worker was let in; that its slot changes hands is no other request."""
+    _needs_two_processes(rig)
+    rig.limits({PROVIDER: {"slots": 1, "requests_per_minute": 1}})
+    worker = rig.ask(MODEL, name="job7", by=0)
+    if seconds:
+        rig.cool(PROVIDER, seconds)
+    supervisor = rig.ask(MODEL, name="job7", by=1, parent=worker, wait=False)
+    assert rig.runs(supervisor)
+    assert rig.state(PROVIDER).spent == 1
+    rig.release(worker)
+    assert rig.state(PROVIDER).used == 1
+
+
+def test_the_probe_is_handed_over_with_the_job(rig: Rig) -> None:
+    """The worker's end proves nothing; the job's does."""
+    _needs_two_processes(rig)
+    rig.cool(PROVIDER, 20)
+    worker = rig.ask(MODEL, name="job7", by=0)
+    behind = rig.ask(MODEL, by=2)
+    rig.wait(20)
+    supervisor = rig.ask(MODEL, name="job7", by=1, parent=worker, wait=False)
+    rig.hand_over(worker, supervisor)
+    assert rig.waits(behind)
+    rig.release(supervisor)
+    assert rig.runs(behind)
+
+
+def _needs_two_processes(rig: Rig) -> None:
+    if not rig.house.mortal:
+        pytest.skip("there is one holder only")
+
+
+def test_a_lone_probe_that_is_released_opens_the_key(rig: Rig) -> None:
+    """Nobody waited, before or meanwhile."""
+    rig.release(rig.ask(MODEL))
+    rig.cool(PROVIDER, 20)
+    rig.clock.move(20)
+    rig.release(rig.ask(MODEL))
+    assert rig.state(PROVIDER).cooldown is None
+    assert rig.runs(rig.ask(MODEL), rig.ask(MODEL))

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headway.stores.book import Book, Change, KeyState
+    from headway.stores.book import Book, Change, Cooldown, KeyState
     from headway.tickets import Ticket
 
 
@@ -250,7 +250,7 @@ class Admission:
         for key in keys:
             state = book.key(key)
             if ticket.parents and self._lending.borrow(ticket, key):
-                if not state.admits_request():
+                if not self._may_ask(ticket, state):
                     self._park(ticket, state)
                     return
             elif state.is_open:
@@ -268,7 +268,7 @@ class Admission:
                 if key in ticket.reserved:
                     state.reserved -= weight
                     state.promised -= 1
-            if state.budget < UNCAPPED:
+            if state.budget < UNCAPPED and not _takes_over(ticket, key):
                 book.charge(state)
         ticket.reserved.clear()
         book.grant(ticket)
@@ -277,13 +277,26 @@ class Admission:
     def _pass(self, ticket: Ticket, state: KeyState) -> None:
         """Take what the key has to give, until the grant or until it is given back."""
         state.promised += 1
-        if state.cooldown is not None:
-            state.cooldown.probe = ticket.id
+        cooldown = state.cooldown
+        if cooldown is not None and (cooldown.admits_probe() or self._tries(ticket, cooldown)):
+            cooldown.probe = ticket.id
         if state.key not in ticket.borrowed:
             state.reserved += ticket.weight
             ticket.reserved.append(state.key)
         if state.waiting:
             self._book.stir(state.key)
+
+    def _may_ask(self, ticket: Ticket, state: KeyState) -> bool:
+        """Whether someone on loan may go on: also as part of what its ancestor has begun."""
+        if state.admits_request() or _takes_over(ticket, state.key):
+            return True
+        cooldown = state.cooldown
+        within_budget = state.spent + state.promised < state.budget
+        return within_budget and cooldown is not None and self._tries(ticket, cooldown)
+
+    def _tries(self, ticket: Ticket, cooldown: Cooldown) -> bool:
+        """Whether the probe of a key is a lease that the ticket stands inside of."""
+        return any(ancestor.id == cooldown.probe for ancestor in self._lending.ancestors(ticket))
 
     def _someone_before(self, ticket: Ticket, state: KeyState) -> bool:
         if not state.waiting:
@@ -375,7 +388,7 @@ class Admission:
             nearest = self._lending.lender(child, key) if child.at == key else None
             if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
                 state = self._book.key(key)
-                if state.admits_request():
+                if self._may_ask(child, state):
                     self._unpark(child)
                     self._pass(child, state)
                     self._collect(child, _rest(child, key))
@@ -413,3 +426,9 @@ def _passed(ticket: Ticket) -> tuple[str, ...]:
     """The part of a parked ticket's path that comes before the key it waits at."""
     assert ticket.at is not None
     return ticket.path[: ticket.path.index(ticket.at)]
+
+
+def _takes_over(ticket: Ticket, key: str) -> bool:
+    """Whether a ticket goes on with its lender's work on a key, as a job's supervisor does."""
+    job = job_of(ticket.id)
+    return job is not None and job == job_of(ticket.borrowed.get(key, ""))

@@ -61,6 +61,9 @@ class Lending:
         if not own:
             return None
         for key in ticket.path:
+            probe = self._own_probe(ticket, key, own)
+            if probe is not None:
+                return Refused(ticket.id, "deadlock", key, (probe,))
             if key in ticket.borrowed:
                 continue
             holding = [
@@ -69,13 +72,27 @@ class Lending:
             held = sum(lease.weight for lease in holding)
             if held == 0 or held + ticket.weight <= self._book.key(key).cap:
                 continue
-            lender = self.lender(ticket, key)
-            if lender is not None and lender.weight >= ticket.weight:
-                borrower = self._book.borrower(lender.id, key)
-                if borrower is None or borrower not in own:
-                    continue
+            if self._will_borrow(ticket, key, own):
+                continue
             return Refused(ticket.id, "deadlock", key, tuple(lease.id for lease in holding))
         return None
+
+    def _own_probe(self, ticket: Ticket, key: str, own: dict[str, Ticket]) -> str | None:
+        """The caller's own lease that tries the key, if this would wait for its answer there."""
+        cooldown = self._book.key(key).cooldown
+        if cooldown is None or cooldown.probe not in own:
+            return None
+        is_part = any(ancestor.id == cooldown.probe for ancestor in self.ancestors(ticket))
+        goes_on = key in ticket.borrowed or self._will_borrow(ticket, key, own)
+        return None if is_part and goes_on else cooldown.probe
+
+    def _will_borrow(self, ticket: Ticket, key: str, own: dict[str, Ticket]) -> bool:
+        """Whether an ancestor's slot carries the ticket, now or when a sibling brings it back."""
+        lender = self.lender(ticket, key)
+        if lender is None or lender.weight < ticket.weight:
+            return False
+        borrower = self._book.borrower(lender.id, key)
+        return borrower is None or borrower not in own
 
     def _own_leases(self, ticket: Ticket) -> dict[str, Ticket]:
         own = {lease.id: lease for lease in self.ancestors(ticket)}

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _REST_SECONDS = 1.0
+# So often whoever keeps the time looks, while somebody waits and time may matter.
+_LOOK_SECONDS = 0.25
 
 
 class MemoryStore:
@@ -195,7 +197,13 @@ class MemoryStore:
     # -- leaving a key alone ---------------------------------------------------------
 
     def cool_down(self, key: str, seconds: float | None, reason: str, *, jitter: float) -> float:
-        return self._locked(lambda: self._pacing.cool_down(key, seconds, reason, jitter=jitter))
+        def work() -> float:
+            try:
+                return self._pacing.cool_down(key, seconds, reason, jitter=jitter)
+            finally:
+                self._book.look_anew()
+
+        return self._locked(work)
 
     def end_cool_down(self, key: str) -> bool:
         return self._locked(self._pacing.end_cool_down, key)
@@ -204,16 +212,17 @@ class MemoryStore:
         self._locked(self._pacing.prove, ticket)
 
     def tend(self) -> None:
-        self._locked(lambda: self._pacing.tend(list(self._book.states)))
+        self._locked(self._pacing.tend, list(self._book.gated))
 
     def due_seconds(self) -> float | None:
-        """How long until time lets someone in here, as far as can be told now."""
-        self._refuse_reentry()
+        if not self._book.gated or not self._book.waiting or self._lock._is_owned():  # noqa: SLF001
+            return None
         with self._lock:
-            waiting = [state for state in self._book.states.values() if state.waiting]
-            due = [state.due_at(self._book.oldest(state)) for state in waiting if state.gate]
+            gated = [state for state in self._book.gated.values() if state.waiting]
+            due = [state.due_at(self._book.oldest(state)) for state in gated]
             now = self._clock()
-            return min((max(0.0, at - now) for at in due if at is not None), default=None)
+            # Someone may come to wait there without anyone being told.
+            return min([_LOOK_SECONDS, *(max(0.0, at - now) for at in due if at is not None)])
 
     def terms(self) -> Terms:
         return self._book.terms
@@ -229,7 +238,10 @@ class MemoryStore:
         if also is not None:
             also()
         self._book.terms = terms
-        self._admission.change(changed_keys(terms, self._book.states.values()))
+        try:
+            self._admission.change(changed_keys(terms, self._book.states.values()))
+        finally:
+            self._book.look_anew()
         return True
 
     def follow_file(self, known: Settings | None = None) -> list[Line]:  # noqa: ARG002
@@ -338,7 +350,6 @@ class MemoryStore:
                 raise
             finally:
                 book.asking = None
-                book.look_anew()
                 self._version += 1
                 if book.crowded:
                     book.drop_idle_keys()

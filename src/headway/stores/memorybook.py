@@ -28,6 +28,8 @@ class MemoryBook:
     def __init__(self, terms: Terms, news: deque[Decision], *, clock: Callable[[], float]) -> None:
         self.terms, self._news, self._clock = terms, news, clock
         self.states: dict[str, KeyState] = {}
+        # Those where something besides room stands in the way, or did.
+        self.gated: dict[str, KeyState] = {}
         # When the requests of a key were admitted that count on its budget.
         self.admitted: dict[str, deque[int]] = {}
         # Paths that may be gone straight, without a look at anything but room.
@@ -51,6 +53,8 @@ class MemoryBook:
         if state is None:
             self.crowded = len(self.states) >= _MANY_KEYS
             state = self.states[key] = new_state(key, self.terms)
+            if state.gate:
+                self.gated[key] = state
         return state
 
     def head(self, key: str) -> Ticket | None:
@@ -191,8 +195,9 @@ class MemoryBook:
         return route
 
     def look_anew(self) -> None:
-        """Something besides room may stand in the way, or not any more."""
+        """Something besides room may stand in the way from now on, or not any more."""
         self._routes.clear()
+        self.gated = {key: state for key, state in self.states.items() if state.gate}
 
     # -- what the store needs besides -----------------------------------------------
 
@@ -236,6 +241,7 @@ class MemoryBook:
         for key in idle:
             del self.states[key]
             self.admitted.pop(key, None)
+            self.gated.pop(key, None)
             self._lines.pop(key, None)
         self._routes.clear()
         self.crowded = False

@@ -277,9 +277,9 @@ class SqlBook:
         return holders
 
     def gated(self) -> list[str]:
-        """The keys where someone waits whom time alone may move on."""
-        rows = self._execute("select key from keys where gate > 1 and waiting > 0").fetchall()
-        return [key for (key,) in rows]
+        """The keys where time may change something, also for someone who comes there next."""
+        query = "select key from keys where gate > 1 and (waiting > 0 or spent > 0 or gate > 3)"
+        return [key for (key,) in self._execute(query).fetchall()]
 
     def in_front_of(self, ticket: Ticket) -> list[str]:
         """Whose end a parked ticket's process has to notice.
