@@ -35,7 +35,7 @@ shapes are in [json.md](json.md), the settings in [settings.md](settings.md).
 | 64 | the command line is wrong |
 | 69 | the home cannot be used |
 | 70 | Headway refused, or has a fault |
-| 75 | no slot is free now; or `run` would wait for the command that it runs inside of |
+| 75 | no slot is free now, or not within `cooldown.max_wait`; or `run` would wait for itself |
 | 78 | a setting is wrong |
 | 124 | the time in the queue ran out; `agent`: or a watchdog's clock |
 | 125 | cancelled while waiting; `agent`: or its slot was taken back |

@@ -1,4 +1,7 @@
-"""The clock that arrivals are told by: it runs while the machine sleeps, and nobody can set it."""
+"""The clock that arrivals are told by: it runs while the machine sleeps, and nobody can set it.
+
+People are told moments by the clock on the wall instead.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ def boot_seconds() -> float:
 def boot_microseconds() -> int:
     """The same as arrivals have it."""
     return int(boot_seconds() * 1e6)
+
+
+def time_of_day(moment: float) -> str:
+    """A moment by the clock on the wall, with its date if that is not today."""
+    local, today = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M:%S" if local[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", local)
 
 
 def boot_name() -> str:

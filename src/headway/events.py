@@ -55,7 +55,7 @@ class Queued(Event):
         held = ", ".join(named[:_NAMED])
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         return (
-            f": position {self.position}, {self.blocked_by.key} is {self.blocked_by.reason}"
+            f": position {self.position}, {self.blocked_by.key} is {self.blocked_by.in_words}"
             f"{_about(self.estimated_wait_seconds)}" + (f", held by {held}{more}" if held else "")
         )
 

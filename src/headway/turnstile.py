@@ -158,7 +158,7 @@ class Turnstile:
         if isinstance(decision, Granted):
             return
         if isinstance(decision, Refused):
-            error = self._refusal(ticket, decision)
+            error = self._refusal(ticket, decision, would_wait=request.wait)
             self.teller.refused(ticket, str(error))
             raise error
         if isinstance(decision, Withdrawn):
@@ -168,7 +168,7 @@ class Turnstile:
         self.teller.timed_out(ticket, timeout_seconds)
         raise QueueTimeout(ticket.keys, timeout_seconds)
 
-    def _refusal(self, ticket: Ticket, refused: Refused) -> HeadwayError:
+    def _refusal(self, ticket: Ticket, refused: Refused, *, would_wait: bool) -> HeadwayError:
         from headway import views  # noqa: PLC0415 - loaded when something is shown
 
         key = refused.key
@@ -177,7 +177,7 @@ class Turnstile:
         states = self.store.survey(keys.path((key,)))
         capacity = views.capacity(key, states)
         if refused.reason == "cooling":
-            return views.cooling_down(capacity, states)
+            return views.cooling_down(capacity, states, would_wait=would_wait)
         texts = {
             "full": f"no slot free on {key}: {capacity.used} of {capacity.limit} in use,"
             f" {capacity.waiting} waiting",

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from headway.clocks import time_of_day
 from headway.errors import CoolingDown
 from headway.keys import path
 from headway.limits import UNCAPPED, UNLIMITED, shown
@@ -24,6 +25,8 @@ Reason = Literal[
 Pressure = Literal["ok", "near", "full"]
 # From this share of a limit on, planners are told to slow down.
 _NEAR = 0.8
+# Reasons that are not said as they are written.
+_WORDS = {"budget": "out of requests", "after": "after other jobs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,11 @@ class BlockedBy:
 
     key: str
     reason: Reason
+
+    @property
+    def in_words(self) -> str:
+        """Why, so that "is" can stand before it."""
+        return _WORDS.get(self.reason, self.reason.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,10 @@ class HolderView:
 class LimitView:
     """One key: its limit, where that comes from, and its use.
 
-    While it is left alone, ``cooling_until`` and ``cooling_reason`` say until when and why. With a
-    budget, ``requests_per_minute`` is what it may have, and ``requests_lately`` what it had.
+    While it is left alone, ``cooling_until`` and ``cooling_reason`` say until when and why; after
+    that it is ``probing`` until the one request that tries it first was answered. With a
+    budget, ``requests_per_minute`` is what it may have, and ``requests_lately`` what it had; if
+    that is all, ``next_request_at`` is when there is room for another.
     """
 
     key: str
@@ -79,8 +89,10 @@ class LimitView:
     paused: bool
     cooling_until: float | None
     cooling_reason: str | None
+    probing: bool
     requests_per_minute: int | str
     requests_lately: int
+    next_request_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +153,28 @@ def capacity(key: str, states: Sequence[KeyState], *, weight: int = 1) -> Capaci
         free=_shown(free),
         waiting=waiting,
         estimated_wait_seconds=(
-            0.0 if blocking is None else _estimated_wait(blocking, blocking.waiting + 1)
+            0.0 if blocking is None else estimated_wait(blocking, blocking.waiting + 1)
         ),
         blocked_by=None if blocking is None else BlockedBy(blocking.key, blocking.obstacle()),
         pressure=_pressure(states, blocked=blocking is not None),
     )
 
 
-def cooling_down(capacity: Capacity, states: Sequence[KeyState]) -> CoolingDown:
-    """The error that says until when a key is left alone."""
+def cooling_down(
+    capacity: Capacity, states: Sequence[KeyState], *, would_wait: bool
+) -> CoolingDown:
+    """The error that says until when a key is left alone, to one who would wait or would not."""
     cooling = [state for state in states if state.cooling_seconds is not None]
     longest = max(cooling, key=lambda state: state.cooling_seconds or 0.0, default=None)
     if longest is None or longest.cooldown is None:  # it has just ended
-        until = time.time()
-        return CoolingDown(capacity, f"{capacity.key} was cooling; ask again", until)
+        text = f"{capacity.key} was cooling, and one request tries it first; ask again"
+        return CoolingDown(capacity, text, time.time())
     until = time.time() + (longest.cooling_seconds or 0.0)
     why = f" ({longest.cooldown.reason})" if longest.cooldown.reason else ""
+    too_long = ", longer than cooldown.max_wait" if would_wait else ""
     text = (
-        f"{longest.key} is cooling until {time.strftime('%H:%M:%S', time.localtime(until))}{why},"
-        " longer than cooldown.max_wait; the work was not started"
+        f"{longest.key} is cooling until {time_of_day(until)}{why}{too_long};"
+        " the work was not started"
     )
     return CoolingDown(capacity, text, until)
 
@@ -214,7 +229,7 @@ def _row(
         position=position,
         blocked_by=BlockedBy(state.key, reason),
         since=ticket.since,
-        estimated_wait_seconds=_estimated_wait(state, position),
+        estimated_wait_seconds=estimated_wait(state, position),
         holder=_holder(holders, ticket),
     )
 
@@ -252,8 +267,9 @@ def _inside(ticket: Ticket) -> tuple[str, ...]:
 def _limit(census: Census, key: str) -> LimitView:
     line, state = census.terms.line_for(key), census.states.get(key)
     used, reserved, waiting = (state.used, state.reserved, state.waiting) if state else (0, 0, 0)
-    cap, cooling = census.terms.cap(key), None if state is None else state.cooling_seconds
-    cooldown = None if state is None or cooling is None else state.cooldown
+    cap, now = census.terms.cap(key), time.time()
+    cooldown, cooling = (state.cooldown, state.cooling_seconds) if state else (None, None)
+    until_request = state.budget_seconds if state else None
     return LimitView(
         key=key,
         limit=shown(cap),
@@ -263,10 +279,12 @@ def _limit(census: Census, key: str) -> LimitView:
         free=UNLIMITED if cap >= UNCAPPED else max(0, cap - used - reserved),
         waiting=waiting,
         paused=key in census.terms.paused,
-        cooling_until=None if cooling is None else time.time() + cooling,
+        cooling_until=None if cooling is None else now + cooling,
         cooling_reason=None if cooldown is None else cooldown.reason,
+        probing=cooldown is not None and cooling is None,
         requests_per_minute=shown(census.terms.budget(key)),
         requests_lately=0 if state is None else state.spent,
+        next_request_at=None if until_request is None else now + until_request,
     )
 
 
@@ -300,7 +318,7 @@ def _shown(cap: int) -> int | Literal["unlimited"]:
     return "unlimited" if cap >= UNCAPPED else cap
 
 
-def _estimated_wait(state: KeyState, position: int) -> float | None:
+def estimated_wait(state: KeyState, position: int) -> float | None:
     """How long a place in this line usually takes; unknown before anything was released."""
     if state.paused:
         return None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.kit import Shell
 
+from headway import Governor
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -22,3 +24,10 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         yield shell
     finally:
         shell.clean_up()
+
+
+@pytest.fixture
+def governor(shell: Shell) -> Iterator[Governor]:
+    """A program that shares the person's home."""
+    with Governor(f"sqlite:///{shell.home}") as governor:
+        yield governor

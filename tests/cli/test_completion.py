@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.kit import PROGRAM
 
+from headway import Governor
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -87,11 +89,24 @@ def test_tasks_and_ids_are_completed(shell: Shell) -> None:
     assert in_bash(shell, "run", "--task", "r") == ["runs"]
 
 
-def test_paused_keys_are_offered_for_resume(shell: Shell) -> None:
-    """Only what is paused can be resumed."""
+def test_closed_keys_are_offered_for_resume(shell: Shell) -> None:
+    """Only what is paused or cools down can be resumed."""
     shell.run("pause", "llm/openai")
+    shell.run("limits", "set", "llm/anthropic", "4")
+    with Governor(f"sqlite:///{shell.home}") as governor:
+        governor.cool_down("llm/google", 300)
 
-    assert in_bash(shell, "resume", "") == ["llm/openai"]
+    assert in_bash(shell, "resume", "") == ["llm/google", "llm/openai"]
+
+
+def test_limits_are_offered_with_what_they_say(shell: Shell) -> None:
+    """For shells that show a word beside each offer."""
+    shell.run("limits", "set", "llm/openai", "4", "--requests-per-minute", "60")
+    asked = {"COMP_WORDS": "headway limits unset l", "COMP_CWORD": "l"}
+
+    offered = shell.run(env={**asked, "_HEADWAY_COMPLETE": "fish_complete"}).stdout
+
+    assert offered == "plain,llm/openai\t4 slots, 60 requests a minute\n"
 
 
 def test_a_missing_home_is_not_made(shell: Shell) -> None:

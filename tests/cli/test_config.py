@@ -199,3 +199,38 @@ def test_check_of_a_home_that_nobody_uses_leaves_it_as_it_is(shell: Shell) -> No
     assert shell.run("config", "check").stderr == ""
 
     assert [file.name for file in shell.home.iterdir()] == ["config.toml"]
+
+
+def test_limits_with_more_than_slots_are_shown_as_they_are_written(shell: Shell) -> None:
+    """A table for people, and an object for programs."""
+    write(
+        shell,
+        '[limits]\n"llm/openai" = { slots = 4, requests_per_minute = 60 }\n'
+        '"llm/x" = { requests_per_minute = "unlimited" }\n',
+    )
+
+    table = shell.run("config", "show").stdout
+    rows = {
+        row["name"]: row["value"]
+        for row in json.loads(shell.run("config", "show", "--json").stdout)
+    }
+
+    assert 'limits."llm/openai"          { slots = 4, requests_per_minute = 60 } ' in table
+    assert '{ requests_per_minute = "unlimited" } ' in table
+    assert rows['limits."llm/openai"'] == {"slots": 4, "requests_per_minute": 60}
+    assert rows['limits."llm/x"'] == {"requests_per_minute": "unlimited"}
+    assert shell.run("config", "check").stdout.endswith("good, 2 limits, 0 paused\n")
+
+
+def test_check_reports_what_is_wrong_in_a_table(shell: Shell) -> None:
+    """Each part by its name, all together."""
+    write(
+        shell, '[limits]\nagent = { requests_per_minute = 5 }\n"llm/x" = { slots = 0, rpm = 1 }\n'
+    )
+
+    seen = shell.run("config", "check")
+
+    assert seen.returncode == 78
+    assert "requests_per_minute is for keys of LLM requests, under llm" in seen.stderr
+    assert '"llm/x".slots = 0 is not a limit' in seen.stderr
+    assert "'rpm' is not a part of a limit" in seen.stderr

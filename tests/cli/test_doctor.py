@@ -172,6 +172,21 @@ def test_a_limit_that_was_edited_by_hand(shell: Shell) -> None:
     assert not _findings(shell, "warning")
 
 
+def test_a_budget_that_was_edited_by_hand(shell: Shell) -> None:
+    """All parts of a limit are compared, not only its slots."""
+    file = shell.home / "config.toml"
+    shell.run("limits", "set", "llm/openai", "4", "--requests-per-minute", "60")
+    assert not _findings(shell, "warning")
+    file.write_text(file.read_text().replace("60", "50"))
+
+    (warning,) = _findings(shell, "warning")
+
+    assert warning["about"] == "limits"
+    assert "llm/openai" in warning["text"]
+    shell.run("limits", "reload")
+    assert not _findings(shell, "warning")
+
+
 def test_inside_a_lease_and_inside_one_that_is_gone(shell: Shell) -> None:
     """A lease that surrounds the doctor is told, and one that is gone is a warning."""
     inside = shell.run("run", "--", "headway", "doctor")

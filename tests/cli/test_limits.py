@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.kit import until
+
+from headway import Governor
 
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
@@ -35,16 +38,24 @@ def test_patterns_are_listed_as_they_were_written(shell: Shell) -> None:
     assert "paused: llm/google" in table
     assert as_json == {
         "limits": [
-            {"key": "agent", "limit": 3, "source": "default", "counts_for": ["agent"]},
+            {
+                "key": "agent",
+                "limit": 3,
+                "requests_per_minute": None,
+                "source": "default",
+                "counts_for": ["agent"],
+            },
             {
                 "key": "llm/*",
                 "limit": 8,
+                "requests_per_minute": None,
                 "source": "file",
                 "counts_for": ["llm/google", "llm/openai"],
             },
             {
                 "key": "llm/anthropic",
                 "limit": "unlimited",
+                "requests_per_minute": None,
                 "source": "file",
                 "counts_for": ["llm/anthropic"],
             },
@@ -216,3 +227,163 @@ def test_reload_warns_of_a_misspelled_key_once(shell: Shell) -> None:
     assert shell.run("limits", "reload").stderr == warning
     assert shell.run("limits", "reload").stderr == warning
     assert shell.run("limits").stderr == ""
+
+
+# -- budgets of requests ------------------------------------------------------------------
+
+
+def test_a_line_shows_what_it_mentions_and_what_it_counts_for(shell: Shell) -> None:
+    """Slots from one line and the budget from another: both count for the key."""
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("limits", "set", "llm/openai", "--requests-per-minute", "60")
+    shell.run("limits", "set", "llm/*/*", "--requests-per-minute", "9")
+    shell.holding("llm/openai/gpt-5")
+
+    table = shell.run("limits").stdout
+    rows = {row["key"]: row for row in json.loads(shell.run("limits", "--json").stdout)["limits"]}
+
+    assert [" ".join(line.split()) for line in table.splitlines()] == [
+        "KEY LIMIT REQ/MIN SOURCE IN USE WAITING",
+        "agent 3 - default 0 -",
+        "llm/* 8 each - file llm/openai 1 -",
+        "llm/*/* - 9 each file llm/openai/gpt-5 1 -",
+        "llm/openai - 60 file 1 -",
+    ]
+    assert rows["llm/*"]["counts_for"] == ["llm/openai"]
+    assert rows["llm/openai"] == {
+        "key": "llm/openai",
+        "limit": None,
+        "requests_per_minute": 60,
+        "source": "file",
+        "counts_for": ["llm/openai"],
+    }
+    assert rows["llm/*/*"]["counts_for"] == ["llm/openai/gpt-5"]
+
+
+def test_what_is_not_given_stays_as_it_is(shell: Shell) -> None:
+    """Slots and budget are set one by one or together, and the sentence speaks of both."""
+    said = [
+        shell.run("limits", "set", "llm/openai", *words).stdout
+        for words in (
+            ["4"],
+            ["--requests-per-minute", "60"],
+            ["6"],
+            ["--requests-per-minute", "unlimited"],
+            ["unlimited", "--requests-per-minute", "1"],
+        )
+    ]
+
+    assert said == [
+        "llm/openai: 4 slots (was unlimited), 0 in use\n",
+        (
+            "llm/openai: 4 slots as before, 60 requests a minute (was unlimited), 0 in use,"
+            " 0 requests lately\n"
+        ),
+        (
+            "llm/openai: 6 slots (was 4), 60 requests a minute as before, 0 in use,"
+            " 0 requests lately\n"
+        ),
+        "llm/openai: 6 slots as before, unlimited requests a minute (was 60), 0 in use\n",
+        (
+            "llm/openai: unlimited slots (was 6), 1 request a minute (was unlimited), 0 in use,"
+            " 0 requests lately\n"
+        ),
+    ]
+    assert '"llm/openai" = {slots = "unlimited", requests_per_minute = 1}' in (
+        (shell.home / "config.toml").read_text()
+    )
+
+
+def test_a_budget_that_is_spent_says_when_it_has_room(shell: Shell) -> None:
+    """Lowered below what was used, it lets nobody in for a while."""
+    shell.run("limits", "set", "llm/openai", "--requests-per-minute", "3")
+    for _ in range(2):
+        shell.run("run", "--on", "llm/openai", "--", "true")
+
+    seen = shell.run("limits", "set", "llm/openai", "--requests-per-minute", "1").stdout
+
+    assert re.fullmatch(
+        r"llm/openai: unlimited slots as before, 1 request a minute \(was 3\), 0 in use,"
+        r" 2 requests lately, the next in \d+ s\n",
+        seen,
+    )
+
+
+def test_a_tighter_budget_above_is_mentioned(shell: Shell) -> None:
+    """So is a cool-down, because of which nobody is let in."""
+    shell.run("limits", "set", "llm", "--requests-per-minute", "30")
+    with Governor(f"sqlite:///{shell.home}") as governor:
+        governor.cool_down("llm", 300, reason="529")
+
+    seen = shell.run("limits", "set", "llm/openai", "--requests-per-minute", "60").stdout
+
+    assert seen.endswith(
+        "; llm is cooling, 5 min left (529)"
+        "; but llm above it has 30 requests a minute, which counts too\n"
+    )
+    seen = shell.run("limits", "set", "llm/openai", "--requests-per-minute", "30").stdout
+    assert "above it" not in seen
+
+
+def test_a_pattern_has_its_budget_for_each(shell: Shell) -> None:
+    """Only what its own line mentions is said."""
+    shell.holding("llm/openai")
+
+    said = [
+        shell.run("limits", "set", "llm/*", *words).stdout
+        for words in (["--requests-per-minute", "60"], ["8"], ["--requests-per-minute", "60"])
+    ]
+
+    assert said == [
+        "llm/*: 60 requests a minute each; counts for llm/openai\n",
+        "llm/*: 8 slots each, 60 requests a minute each as before; counts for llm/openai\n",
+        (
+            "llm/*: 8 slots each as before, 60 requests a minute each as before;"
+            " counts for llm/openai\n"
+        ),
+    ]
+
+
+def test_unset_takes_both_parts_away(shell: Shell) -> None:
+    """What counts then may stand on two other lines."""
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("limits", "set", "*/openai", "6")
+    shell.run("limits", "set", "llm/openai", "4", "--requests-per-minute", "60")
+    (shell.home / "config.toml").write_text(
+        (shell.home / "config.toml").read_text().replace("= 8", "= {requests_per_minute = 90}")
+    )
+
+    said = shell.run("limits", "unset", "llm/openai").stdout
+
+    assert said == (
+        "llm/openai: line taken away; */openai counts: 6 slots;"
+        " llm/* counts: 90 requests a minute\n"
+    )
+
+
+@pytest.mark.parametrize("budget", ["2.5", "0", "-1", "abc", "", "9" * 30])
+def test_what_is_no_budget_is_refused(shell: Shell, budget: str) -> None:
+    """A bad value is bad usage, and nothing is written."""
+    seen = shell.run("limits", "set", "llm", "--requests-per-minute", budget)
+
+    assert seen.returncode == 64
+    assert f"{budget!r} is not a budget; give a whole number of requests a minute" in seen.stderr
+    assert not (shell.home / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["llm"], "Give a number of slots, --requests-per-minute, or both."),
+        (["agent", "--requests-per-minute", "5"], "is for keys of LLM requests, under llm"),
+        (["*", "3", "--requests-per-minute", "5"], "is for keys of LLM requests, under llm"),
+        (["llm", "--request-per-minute", "5"], "No such option"),
+    ],
+)
+def test_what_cannot_be_set_is_bad_usage(shell: Shell, words: list[str], problem: str) -> None:
+    """With the reason, and nothing is written."""
+    seen = shell.run("limits", "set", *words)
+
+    assert seen.returncode == 64
+    assert problem in seen.stderr
+    assert not (shell.home / "config.toml").exists()

@@ -53,6 +53,11 @@ def test_json_has_the_promised_shape(shell: Shell) -> None:
         "waiting": 1,
         "paused": False,
         "cooling_until": None,
+        "cooling_reason": None,
+        "probing": False,
+        "requests_per_minute": "unlimited",
+        "requests_lately": 0,
+        "next_request_at": None,
     }
     (running,) = seen["leases"]
     assert (running["id"], running["task"], running["keys"]) == (

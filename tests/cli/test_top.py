@@ -307,7 +307,22 @@ def test_a_bad_interval_is_bad_usage(shell: Shell, interval: str) -> None:
 
 
 def _line(limit: int | str, used: int, reserved: int = 0) -> LimitView:
-    return LimitView("agent", limit, "file", used, reserved, 0, 0, paused=False, cooling_until=None)
+    return LimitView(
+        "agent",
+        limit,
+        "file",
+        used,
+        reserved,
+        free=0,
+        waiting=0,
+        paused=False,
+        cooling_until=None,
+        cooling_reason=None,
+        probing=False,
+        requests_per_minute="unlimited",
+        requests_lately=0,
+        next_request_at=None,
+    )
 
 
 def test_bars_never_lie() -> None:

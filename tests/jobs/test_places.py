@@ -169,6 +169,29 @@ def test_a_paused_key_says_so(place: Callable[..., Place], *, is_held: bool) -> 
     assert here.where(job)[1] == ("full" if is_held else "")
 
 
+def test_a_cool_down_and_a_spent_budget_say_so(place: Callable[..., Place]) -> None:
+    """The reason is that of the key, and so is the end, as far as time brings it."""
+    here = place(agent=1)
+    here.governor.set_limit("llm/y", {"requests_per_minute": 2})
+    jobs = [here.keep("llm/x/m"), here.keep("llm/y"), here.keep("llm/y")]
+    assert [here.where(job)[:2] for job in jobs[:2]] == [(None, "")] * 2
+    here.governor.cool_down("llm/x", 100)
+    for _ in range(2):
+        with here.governor.slot("llm/y"):
+            pass
+
+    assert [here.where(job) for job in jobs] == [
+        ("llm/x", "cooling", 1),
+        ("llm/y", "budget", 1),
+        ("llm/y", "budget", 2),
+    ]
+    cooling, first, second = (here.jobs.get(job).estimated_wait_seconds for job in jobs)
+    assert cooling == pytest.approx(105, abs=6)
+    assert first == pytest.approx(61, abs=5)
+    assert second == pytest.approx(61 + 30.5, abs=5)
+    assert [here.is_full(key) for key in ("llm/x/m", "llm/y", "llm/z")] == ["llm/x", "llm/y", None]
+
+
 def test_the_estimate_is_what_others_took(place: Callable[..., Place]) -> None:
     """As long as nobody has ended it is not known; then it grows with the position."""
     here = place(agent=2)

@@ -37,17 +37,27 @@ def _checked(value: str | None, *, pattern: bool) -> str | None:
         raise click.BadParameter(str(error)) from error
 
 
-def limit(_: click.Context, __: click.Parameter, value: str) -> int | str:
+def slots(context: click.Context, _: click.Parameter, value: str | None) -> int | str | None:
     """A number of slots, or the word for no limit."""
-    if value == UNLIMITED:
+    if value is not None and value.startswith("--"):
+        raise click.NoSuchOption(value, possibilities=["--requests-per-minute"], ctx=context)
+    return _amount(value, "is not a limit; give a whole number of slots")
+
+
+def budget(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
+    """A number of requests a minute, or the word for no limit."""
+    return _amount(value, "is not a budget; give a whole number of requests a minute")
+
+
+def _amount(value: str | None, problem: str) -> int | str | None:
+    if value is None or value == UNLIMITED:
         return value
     if value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
-        slots = int(value)
-        if 1 <= slots <= MAX_SLOTS:
-            return slots
+        amount = int(value)
+        if 1 <= amount <= MAX_SLOTS:
+            return amount
     raise click.BadParameter(
-        f"{value!r} is not a limit; give a whole number of slots from 1 to {MAX_SLOTS},"
-        f' or the word "{UNLIMITED}"'
+        f'{value!r} {problem} from 1 to {MAX_SLOTS}, or the word "{UNLIMITED}"'
     )
 
 

@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli import output, rows
-from headway.cli.watching import label, reason
+from headway.cli import output, pacing
+from headway.cli.watching import label
 from headway.limits import UNLIMITED
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ def key_row(line: LimitView) -> tuple[RenderableType, ...]:
         Text(text, style)
         for text, style, applies in (
             ("paused", "bold yellow", line.paused),
-            ("cooling", "bold cyan", line.cooling_until is not None),
+            (_cooling(line), "bold cyan", pacing.is_cooling(line)),
             (f"{line.waiting} waiting", "yellow", line.waiting),
+            (pacing.use(line), _budget_style(line), pacing.has_budget(line)),
             (f"{line.reserved} reserved", _QUIET, line.reserved),
         )
         if applies
@@ -87,15 +88,25 @@ def key_row(line: LimitView) -> tuple[RenderableType, ...]:
     return Fitted(line.key, output.shorten_keys), bar(line), figures, remarks
 
 
+def _cooling(line: LimitView) -> str:
+    if line.cooling_until is None:
+        return "one tries first"
+    return f"cooling {output.brief_length(max(0.0, line.cooling_until - time.time()))}"
+
+
+def _budget_style(line: LimitView) -> str:
+    return _QUIET if line.next_request_at is None else "yellow"
+
+
 def worth_showing(snapshot: Snapshot) -> list[LimitView]:
     """The keys that have a limit or something to tell: limited ones first."""
     named = {key for lease in snapshot.leases for key in lease.keys}
     shown = [
         line
         for line in snapshot.limits
-        if line.limit != UNLIMITED or line.key in named or line.waiting or line.paused
+        if pacing.is_limited(line) or line.key in named or line.waiting or line.paused
     ]
-    return sorted(shown, key=lambda line: line.limit == UNLIMITED)
+    return sorted(shown, key=lambda line: not pacing.is_limited(line))
 
 
 def shorten_middle(text: str, columns: int) -> str:
@@ -246,9 +257,9 @@ def _waiting_row(
     ticket: WaitingView, digits: int, chosen: str | None
 ) -> tuple[RenderableType, ...]:
     about = ticket.estimated_wait_seconds
-    blocked = f"{ticket.blocked_by.key} is {reason(ticket)}"
+    blocked = f"{ticket.blocked_by.key} is {ticket.blocked_by.in_words}"
     if ticket.blocked_by.reason in ("after", "no_worker", "starting"):
-        blocked = rows.reason_in_words(ticket.blocked_by)
+        blocked = ticket.blocked_by.in_words
     mark = "▸" if ticket.id == chosen else " "
     return (
         Fitted(f"{mark}{ticket.position:>{digits}}  {label(ticket)}", shorten_middle),

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import NO_SLOT, arguments, completing, opening, output
-from headway.limits import UNLIMITED
+from headway import keys
+from headway.cli import NO_SLOT, arguments, completing, opening, output, pacing
+from headway.limits import UNCAPPED, UNLIMITED, Terms
 
 if TYPE_CHECKING:
     from headway.governor import Governor
@@ -22,7 +23,8 @@ def command(key: str, *, as_json: bool) -> int:
 
     The exit code is 0 if so and 75 if not. For scripts and planners: nothing is taken
     and nothing is queued. The keys above KEY count too, and a slot that somebody waits
-    for is not free.
+    for is not free. Nor is one on a key that is paused, cools down, or is out of
+    requests for this minute.
 
     \b
     Example:
@@ -46,10 +48,14 @@ def _line(governor: Governor, capacity: Capacity) -> str:
         free = capacity.free
         if free == UNLIMITED:
             return f"{capacity.key}: free, no limit here or above, {capacity.used} in use"
-        return f"{capacity.key}: {output.count(int(free), 'slot')} free, {capacity.used} in use"
+        room = f"room for {free}" if _is_metered(governor, capacity.key) else ""
+        room = room or f"{output.count(int(free), 'slot')} free"
+        return f"{capacity.key}: {room}, {capacity.used} in use"
     blocked = capacity.blocked_by
     at = governor.capacity(blocked.key)
-    reason = blocked.reason.replace("_", " ")
+    is_timed = blocked.reason in ("cooling", "budget")
+    limits = governor.snapshot().limits if is_timed else ()
+    reason = pacing.trouble(pacing.find(limits, blocked.key), blocked)
     where = "" if blocked.key == capacity.key else f"{blocked.key} is "
     wait = capacity.estimated_wait_seconds
     return (
@@ -57,3 +63,9 @@ def _line(governor: Governor, capacity: Capacity) -> str:
         f" {capacity.waiting} waiting"
         + (f", about {output.length(wait)}" if wait is not None else "")
     )
+
+
+def _is_metered(governor: Governor, key: str) -> bool:
+    """Whether a budget may be what leaves so little room, and not slots."""
+    terms = Terms(governor.lines())
+    return any(terms.budget(one) < UNCAPPED for one in keys.lineage(key))

@@ -23,12 +23,14 @@ from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.database import Damaged, Database
 from headway.stores.guard import Guard
 from headway.stores.liveness import Live
+from headway.stores.sqlrows import read_terms
 from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headway.config import Settings
+    from headway.limits import Terms
 
 _PATIENCE_SECONDS = 1.0
 _NAMED = 5
@@ -176,9 +178,9 @@ class Checkup:
             named = ", ".join(dead[:_NAMED]) + (" …" if len(dead) > _NAMED else "")
             text = f"{output.count(len(dead), 'ticket')} of processes that are gone: {named}"
             yield Finding("warning", "holders", text, "headway status gives them back")
-        lines = look("select pattern, slots from lines where source = ?", (limits.FILE,))
-        yield from self._terms(set(lines), {key for (key,) in look("select key from paused")})
-        patterns = {pattern for (pattern,) in look("select pattern from lines")}
+        in_force = read_terms(look)
+        yield from self._terms(in_force)
+        patterns = {line.pattern for line in in_force.lines}
         yield from self._doubts(patterns, in_use.look_up(look))
         inside = [lease for lease in self._lease_id().split() if lease in running]
         if self._lease_id() and not inside:
@@ -187,11 +189,12 @@ class Checkup:
             text = f"you are inside lease {inside[0]}: what you ask for may go ahead on its slot"
             yield Finding("ok", "environment", text)
 
-    def _terms(self, lines: set[tuple[str, int]], paused: set[str]) -> Iterator[Finding]:
+    def _terms(self, in_force: Terms) -> Iterator[Finding]:
         if self._settings is None:
             return
-        written = {(line.pattern, line.slots) for line in self._settings.lines}
-        differing = {pattern for pattern, _ in written ^ lines} | (self._settings.paused ^ paused)
+        from_file = {line for line in in_force.lines if line.source == limits.FILE}
+        differing = {line.pattern for line in from_file ^ set(self._settings.lines)}
+        differing |= self._settings.paused ^ in_force.paused
         if differing:
             text = f"{config.FILE_NAME} was changed by hand for {', '.join(sorted(differing))}"
             fix = "headway limits reload puts it in force; so does the next opening of the home"

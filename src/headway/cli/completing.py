@@ -43,12 +43,9 @@ def patterns(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
     return _fitting(incomplete, known or {"agent": "3 slots"})
 
 
-def paused(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Keys that are paused."""
-    return _fitting(
-        incomplete,
-        _look(lambda governor: {x.key: "paused" for x in governor.snapshot().limits if x.paused}),
-    )
+def closed(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Keys that are paused or cool down."""
+    return _fitting(incomplete, _look(_closed))
 
 
 def tasks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -84,7 +81,19 @@ def _keys(governor: Governor) -> Offers:
 
 
 def _limits(governor: Governor) -> Offers:
-    return {line.pattern: str(line.written()) for line in governor.lines()}
+    from headway.cli.meaning import in_words  # noqa: PLC0415
+
+    return {line.pattern: in_words(line.parts()) for line in governor.lines()}
+
+
+def _closed(governor: Governor) -> Offers:
+    from headway.cli import pacing  # noqa: PLC0415
+
+    return {
+        limit.key: "paused" if limit.paused else pacing.cooling(limit)
+        for limit in governor.snapshot().limits
+        if limit.paused or pacing.is_cooling(limit)
+    }
 
 
 def _everyone(governor: Governor) -> list[LeaseView | WaitingView]:

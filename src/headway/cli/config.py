@@ -117,7 +117,7 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     sources = {limits.FILE: file, limits.ENVIRONMENT: "HEADWAY_LIMITS"}
     for line in sorted({*lines, default}, key=lambda line: line.pattern):
         source = sources.get(line.source, line.source)
-        yield f'limits."{line.pattern}"', limits.shown(line.slots), source
+        yield f'limits."{line.pattern}"', line.written(), source
     for name in ("HEADWAY_LEASE", "HEADWAY_TASK"):
         if os.environ.get(name):
             yield name, os.environ[name], "environment"

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, opening, output, rows
+from headway.cli import arguments, opening, output, pacing, rows
 from headway.jobs.states import FINISHED, STATES
 from headway.limits import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headway.governor import Governor
     from headway.jobs.listing import Job
-    from headway.views import Capacity
+    from headway.views import Capacity, LimitView
 
 # So many are shown of those in the queue, and of all others of one kind.
 _QUEUED, _OTHERS = 30, 20
+# So many are named that wait for the same thing.
+_NAMED = 8
 _STYLES = {
     "running": "green",
     "held": "magenta",
@@ -43,8 +45,9 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
     """List the jobs.
 
     What ended last, what runs, and what waits in its order. # is the place in the line of
-    the key that blocks, EST. how long that may take. The last line tells a planner whether
-    to go on delegating.
+    the key that blocks, EST. how long that may take. Below, jobs are named that a cool-down
+    or a spent budget pauses, with the end of that. The last line tells a planner whether to
+    go on delegating.
 
     \b
     Example:
@@ -68,7 +71,10 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
         _show(shown)
         for line in hidden:
             output.data(line)
-        capacities, worker = _capacities(governor, shown), jobs.worker()
+        limits = governor.snapshot().limits
+        for line in _paused(limits, shown):
+            output.data(line)
+        capacities, worker = _capacities(governor, limits, shown), jobs.worker()
     if worker is None and any(job.state == "queued" for job in shown):
         output.talk("no worker runs, so nothing starts: headway worker --detach")
     for capacity in capacities:
@@ -143,11 +149,29 @@ def _age(job: Job) -> str:
     return output.brief_length((job.ended_at or time.time()) - job.started_at)
 
 
-def _capacities(governor: Governor, jobs: Sequence[Job]) -> list[Capacity]:
+def _paused(limits: Sequence[LimitView], jobs: Sequence[Job]) -> Iterator[str]:
+    """Jobs that only time lets go on, and until when they wait."""
+    waiting: dict[tuple[str, str], list[int]] = {}
+    for job in jobs:
+        blocked = job.blocked_by
+        if blocked is not None and blocked.key is not None:
+            waiting.setdefault((blocked.key, blocked.reason), []).append(job.id)
+    for (key, reason), numbers in waiting.items():
+        outlook = pacing.job_outlook(pacing.find(limits, key), reason)
+        if outlook:
+            named = ", ".join(map(str, numbers[:_NAMED]))
+            more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+            yield f"{'job' if len(numbers) == 1 else 'jobs'} {named}{more}: {outlook}"
+
+
+def _capacities(
+    governor: Governor, limits: Sequence[LimitView], jobs: Sequence[Job]
+) -> list[Capacity]:
     """Those of the limited keys that unfinished jobs count on."""
     counted = {key for job in jobs if not job.is_finished for key in keys.path(job.keys)}
+    limited = {limit.key for limit in limits if pacing.is_limited(limit)}
     capacities = [governor.capacity(key) for key in sorted(counted)]
-    return [capacity for capacity in capacities if capacity.limit != UNLIMITED]
+    return [one for one in capacities if one.limit != UNLIMITED or one.key in limited]
 
 
 def _outlook(capacity: Capacity) -> str:
@@ -164,8 +188,8 @@ def _summary(governor: Governor, *, as_json: bool) -> None:
     from dataclasses import asdict  # noqa: PLC0415
 
     counts = {state: governor.jobs.counts().get(state, 0) for state in STATES}
-    limits = governor.snapshot().limits
-    capacities = [governor.capacity(one.key) for one in limits if one.limit != UNLIMITED]
+    limits = filter(pacing.is_limited, governor.snapshot().limits)
+    capacities = [governor.capacity(one.key) for one in limits]
     if as_json:
         output.as_json({"jobs": counts, "capacity": [asdict(one) for one in capacities]})
         return

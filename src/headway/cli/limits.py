@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import limits as terms
-from headway.cli import arguments, completing, opening, output
-from headway.cli.meaning import meaning, slots_in_words
+from headway.cli import arguments, completing, opening, output, rows
+from headway.cli.meaning import in_words, meaning
+from headway.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headway.cli.meaning import Parts
     from headway.governor import Governor
-    from headway.limits import Line
+    from headway.limits import Limit, Line
     from headway.views import LimitView, Snapshot
 
 
@@ -25,13 +27,15 @@ def command(context: click.Context, *, as_json: bool) -> None:
     A change counts at once, for everyone. Limits stand in config.toml in the home. A
     key without a line has no limit of its own, but those above it count too. In `llm/*`
     the star stands for any one name: each child of llm without a line of its own gets
-    that limit.
+    that limit. REQ/MIN is there if a line has a budget of requests a minute. What a line
+    does not mention (-) is decided by the next less specific one.
 
     \b
     Example:
       headway limits
       headway limits set agent 4
       headway limits set 'llm/*' 8
+      headway limits set llm/openai --requests-per-minute 60
     """
     if context.invoked_subcommand is not None:
         return
@@ -45,7 +49,8 @@ def command(context: click.Context, *, as_json: bool) -> None:
                 "limits": [
                     {
                         "key": line.pattern,
-                        "limit": terms.shown(line.slots),
+                        "limit": line.parts().get("slots"),
+                        "requests_per_minute": line.parts().get("requests_per_minute"),
                         "source": line.source,
                         "counts_for": [limit.key for limit in decided[line.pattern]],
                     }
@@ -55,11 +60,19 @@ def command(context: click.Context, *, as_json: bool) -> None:
             }
         )
         return
-    output.table(
-        ("KEY", "LIMIT", "SOURCE", "IN USE", "WAITING"),
-        [(*_line(line), *_use(line, decided[line.pattern])) for line in lines],
-        right=("WAITING",),
-        shortened={"KEY": output.shorten_keys, "IN USE": output.shorten_end},
+    with_budget = any(line.requests_per_minute is not None for line in lines)
+    uses = [_use(line, decided[line.pattern]) for line in lines]
+    rows.show_columns(
+        {
+            "KEY": [line.pattern for line in lines],
+            "LIMIT": [_part(line, "slots") for line in lines],
+            "REQ/MIN": [_part(line, "requests_per_minute") for line in lines]
+            if with_budget
+            else None,
+            "SOURCE": [line.source for line in lines],
+            "IN USE": [used for used, _ in uses],
+            "WAITING": [waiting for _, waiting in uses],
+        }
     )
     if paused:
         output.data(f"\npaused: {', '.join(paused)}")
@@ -73,17 +86,21 @@ def _lines(governor: Governor) -> list[Line]:
 
 
 def _decided(snapshot: Snapshot, lines: list[Line]) -> dict[str, list[LimitView]]:
-    """The known keys whose limit each line decides."""
+    """The known keys whose slots or budget each line decides."""
     in_force = terms.Terms(lines)
     decided: dict[str, list[LimitView]] = {line.pattern: [] for line in lines}
     for limit in snapshot.limits:
-        decided.get(in_force.line_for(limit.key).pattern, []).append(limit)
+        deciding = {in_force.line_for(limit.key), in_force.budget_line_for(limit.key)}
+        for line in deciding:
+            decided.get(line.pattern, []).append(limit)
     return decided
 
 
-def _line(line: Line) -> tuple[str, str, str]:
-    each = " each" if _is_pattern(line.pattern) and line.slots < terms.UNCAPPED else ""
-    return line.pattern, f"{terms.shown(line.slots)}{each}", line.source
+def _part(line: Line, name: str) -> str:
+    value = line.parts().get(name)
+    if not isinstance(value, int):
+        return "-" if value is None else value
+    return f"{value}{' each' if _is_pattern(line.pattern) else ''}"
 
 
 def _use(line: Line, decided: list[LimitView]) -> tuple[str, str]:
@@ -105,24 +122,34 @@ def _is_pattern(key: str) -> bool:
 # "-1" is a bad limit, not an option.
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key", callback=arguments.pattern, shell_complete=completing.patterns)
-@click.argument("limit", metavar="N|unlimited", callback=arguments.limit)
-def set_limit(key: str, limit: int | str) -> None:
-    """Give KEY a limit.
+@click.argument("slots", metavar="[N|unlimited]", required=False, callback=arguments.slots)
+@click.option(
+    "--requests-per-minute",
+    metavar="R|unlimited",
+    callback=arguments.budget,
+    help="How many may be let in within any minute; for keys under llm.",
+)
+def set_limit(key: str, slots: int | str | None, requests_per_minute: int | str | None) -> None:
+    """Give KEY a limit: slots, a budget of requests, or both.
 
-    That is a whole number of slots, or the word unlimited. The line is written to
-    config.toml (comments there survive) and counts at once, in running processes too.
-    After lowering it nothing is stopped: nobody is let in until enough has ended. KEY
-    may be a pattern; for each key the most specific line counts.
+    Slots are a whole number, or the word unlimited. So is the budget: whoever is let in
+    has used one request, on KEY and on all keys above it, and that counts for a minute.
+    What is not given stays as it is. The line is written to config.toml (comments there
+    survive) and counts at once, in running processes too. After lowering it nothing is
+    stopped: nobody is let in until enough has ended. KEY may be a pattern; for each key
+    the most specific line counts.
 
     \b
     Example:
       headway limits set llm/anthropic 4
       headway limits set 'llm/*' 8
       headway limits set agent/opencode unlimited
+      headway limits set llm/openai --requests-per-minute 60
     """
+    wanted = _wanted(key, slots, requests_per_minute)
     with opening.governor() as governor:
         before = _limit_of(governor, key)
-        governor.set_limit(key, limit)
+        governor.set_limit(key, wanted)
         output.data(
             _meaning_of_pattern(governor, key, before)
             if _is_pattern(key)
@@ -130,10 +157,23 @@ def set_limit(key: str, limit: int | str) -> None:
         )
 
 
+def _wanted(key: str, slots: int | str | None, requests: int | str | None) -> Limit:
+    """What was given; that it is nothing, or does not fit the key, is bad usage."""
+    given = {"slots": slots, "requests_per_minute": requests}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if not wanted:
+        raise click.UsageError("Give a number of slots, --requests-per-minute, or both.")
+    try:
+        terms.line(key, wanted, source=terms.FILE, where=key)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="'--requests-per-minute'") from error
+    return wanted
+
+
 @command.command("unset")
 @click.argument("key", callback=arguments.pattern, shell_complete=completing.limits)
 def unset_limit(key: str) -> None:
-    """Take the line of KEY away.
+    """Take the line of KEY away, slots and budget.
 
     The next less specific line counts, or the default.
 
@@ -178,29 +218,37 @@ def _summary(lines: list[Line], paused: int) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _limit_of(governor: Governor, key: str) -> int | str | None:
+def _limit_of(governor: Governor, key: str) -> Parts:
     """What counts for a key now; for a pattern, what its own line says."""
+    in_force = terms.Terms(governor.lines())
     if not _is_pattern(key):
-        return governor.capacity(key).limit
-    line = next((line for line in governor.lines() if line.pattern == key), None)
-    return None if line is None else terms.shown(line.slots)
+        return {
+            "slots": terms.shown(in_force.cap(key)),
+            "requests_per_minute": terms.shown(in_force.budget(key)),
+        }
+    line = in_force.exact(key)
+    return {} if line is None else line.parts()
 
 
-def _meaning_of_pattern(governor: Governor, key: str, before: int | str | None) -> str:
+def _meaning_of_pattern(governor: Governor, key: str, before: Parts) -> str:
     lines = governor.lines()
     line = next(line for line in lines if line.pattern == key)
     keys = [limit.key for limit in _decided(governor.snapshot(), lines)[key]]
-    was = "" if before is None else f" (was {before})"
     counts = f"counts for {', '.join(keys)}" if keys else "counts for no key so far"
-    each = "" if line.slots >= terms.UNCAPPED else " each"
-    return f"{key}: {slots_in_words(terms.shown(line.slots))}{each}{was}; {counts}"
+    return f"{key}: {in_words(line.parts(), before, each=True)}; {counts}"
 
 
 def _what_counts(governor: Governor, key: str) -> str:
     if _is_pattern(key):
         return "keys it stood for have what other lines say"
-    line = terms.Terms(governor.lines()).line_for(key)
-    now = slots_in_words(terms.shown(line.slots))
-    if line is terms.DEFAULT:
-        return f"the default counts: {now}"
-    return f"{line.pattern} counts: {now}" if line.pattern else "it has no limit of its own"
+    in_force = terms.Terms(governor.lines())
+    deciding: dict[str, dict[str, int | str]] = {}
+    for name, line in (
+        ("slots", in_force.line_for(key)),
+        ("requests_per_minute", in_force.budget_line_for(key)),
+    ):
+        if line.pattern:
+            source = "the default" if line is terms.DEFAULT else line.pattern
+            deciding.setdefault(source, {})[name] = line.parts()[name]
+    said = [f"{source} counts: {in_words(parts)}" for source, parts in deciding.items()]
+    return "; ".join(said) or "it has no limit of its own"

@@ -1,32 +1,54 @@
-"""What a changed limit or a pause means right now, in one sentence."""
+"""What a limit says, and what a changed one means right now, in one sentence."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headway import keys
-from headway.cli import output
+from headway.cli import output, pacing
 from headway.limits import UNLIMITED
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
     from headway.views import Capacity, LimitView, Snapshot
 
+    # What is said of a key, part by part.
+    Parts: TypeAlias = Mapping[str, int | str]
 
-def meaning(snapshot: Snapshot, capacity: Capacity, before: int | str | None) -> str:
+
+def in_words(parts: Parts, before: Parts | None = None, *, each: bool = False) -> str:
+    """``4 slots (was 6), 60 requests a minute as before``, as far as it is mentioned."""
+
+    def said(name: str, value: int | str) -> str:
+        text = _part(name, value) + (" each" if each and isinstance(value, int) else "")
+        if before is None or name not in before:
+            return text
+        return f"{text} as before" if before[name] == value else f"{text} (was {before[name]})"
+
+    return ", ".join(said(name, value) for name, value in parts.items())
+
+
+def _part(name: str, value: int | str) -> str:
+    thing, unit = ("slot", "") if name == "slots" else ("request", " a minute")
+    amount = output.count(value, thing) if isinstance(value, int) else f"{value} {thing}s"
+    return f"{amount}{unit}"
+
+
+def meaning(snapshot: Snapshot, capacity: Capacity, before: Parts) -> str:
     """``llm/anthropic: 4 slots (was 6), 5 in use: nothing is granted until 2 have ended``."""
-    limit = capacity.limit
-    was = " as before" if before == limit else f" (was {before})"
+    limit = next(limit for limit in snapshot.limits if limit.key == capacity.key)
+    parts: dict[str, int | str] = {"slots": capacity.limit}
+    if not UNLIMITED == before["requests_per_minute"] == limit.requests_per_minute:
+        parts["requests_per_minute"] = limit.requests_per_minute
     return (
-        f"{capacity.key}: {slots_in_words(limit)}{was}, {_use(capacity)}"
-        + _waiting(snapshot, capacity.key)
-        + _pauses(snapshot, capacity.key)
-        + _tighter(snapshot, capacity)
+        f"{capacity.key}: {in_words(parts, before)}, {_use(capacity)}"
+        + _requests(limit)
+        + (f", {limit.waiting} waiting" if limit.waiting else "")
+        + _closed(snapshot, capacity.key)
+        + "".join(_tighter(snapshot, capacity.key, name, value) for name, value in parts.items())
     )
-
-
-def slots_in_words(limit: int | str) -> str:
-    """``1 slot``, ``4 slots``, ``unlimited``."""
-    return UNLIMITED if isinstance(limit, str) else output.count(limit, "slot")
 
 
 def _use(capacity: Capacity) -> str:
@@ -39,30 +61,42 @@ def _use(capacity: Capacity) -> str:
     return f"{used} in use: nothing is granted until {ends} {'has' if ends == 1 else 'have'} ended"
 
 
-def _waiting(snapshot: Snapshot, key: str) -> str:
-    waiting = next((limit.waiting for limit in snapshot.limits if limit.key == key), 0)
-    return f", {waiting} waiting" if waiting else ""
+def _requests(limit: LimitView) -> str:
+    """How much of its budget a key has used, if it has one."""
+    if not pacing.has_budget(limit):
+        return ""
+    next_request = pacing.next_request(limit)
+    lately = output.count(limit.requests_lately, "request")
+    return f", {lately} lately" + (f", the {next_request}" if next_request else "")
 
 
-def _pauses(snapshot: Snapshot, key: str) -> str:
+def _closed(snapshot: Snapshot, key: str) -> str:
     """A note where a limit does not matter, because nobody is let in at all."""
-    paused = [limit.key for limit in _lineage(snapshot, key) if limit.paused]
-    return f"; {paused[0]} is paused, so nobody is let in" if paused else ""
+    lineage = _lineage(snapshot, key)
+    for limit in lineage:
+        if limit.paused:
+            return f"; {limit.key} is paused, so nobody is let in"
+    for limit in lineage:
+        if pacing.is_cooling(limit):
+            return f"; {limit.key} is {pacing.cooling(limit)}"
+    return ""
 
 
-def _tighter(snapshot: Snapshot, capacity: Capacity) -> str:
-    """A note where a key above has fewer slots, so that this limit is never reached."""
+def _tighter(snapshot: Snapshot, key: str, name: str, value: int | str) -> str:
+    """A note where a key above has less, so that this limit is never reached."""
     above = [
-        (limit.limit, limit.key)
-        for limit in _lineage(snapshot, capacity.key)
-        if isinstance(limit.limit, int) and limit.key != capacity.key
+        (amount, limit.key)
+        for limit in _lineage(snapshot, key)
+        for amount in (limit.limit if name == "slots" else limit.requests_per_minute,)
+        if isinstance(amount, int) and limit.key != key
     ]
     if not above:
         return ""
-    least, key = min(above)
-    if isinstance(capacity.limit, int) and capacity.limit <= least:
+    least, other = min(above)
+    if isinstance(value, int) and value <= least:
         return ""
-    return f"; but {key} above it has {least}, which counts too"
+    amount = str(least) if name == "slots" else _part(name, least)
+    return f"; but {other} above it has {amount}, which counts too"
 
 
 def _lineage(snapshot: Snapshot, key: str) -> list[LimitView]:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+from headway import clocks
 from headway.cli import NOT_THERE, Failure
 
 TYPE_CHECKING = False
@@ -279,8 +280,7 @@ def brief_age(since: float) -> str:
 
 def clock(moment: float) -> str:
     """A moment as a time of day, with its date if that is not today."""
-    local, today = time.localtime(moment), time.localtime()
-    return time.strftime("%H:%M:%S" if local[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", local)
+    return clocks.time_of_day(moment)
 
 
 def _seconds_since(moment: float) -> float:

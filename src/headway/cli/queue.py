@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import opening, output, picture, rows
+from headway.cli import opening, output, pacing, picture, rows
 from headway.cli.arguments import json_option
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def command(*, is_all: bool, as_json: bool) -> None:
 
 
 def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:
-    limit = next((limit for limit in snapshot.limits if limit.key == blocked.key), None)
+    limit = pacing.find(snapshot.limits, blocked.key)
     use = "" if limit is None else f" {limit.used}/{limit.limit} in use,"
-    return f"{blocked.key}: {rows.reason_in_words(blocked)},{use} {waiting} waiting"
+    return f"{blocked.key}: {pacing.trouble(limit, blocked)},{use} {waiting} waiting"
 
 
 def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:

@@ -10,9 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headway.cli.output import Cell
-    from headway.views import BlockedBy, LeaseView, WaitingView
+    from headway.views import LeaseView, WaitingView
 
-STYLES = {"full": "yellow", "paused": "magenta", "cooling": "cyan", "possible_deadlock": "red"}
+STYLES = {
+    "full": "yellow",
+    "paused": "magenta",
+    "cooling": "cyan",
+    "budget": "cyan",
+    "possible_deadlock": "red",
+}
 
 
 def show_columns(columns: Mapping[str, Sequence[Cell] | None]) -> None:
@@ -21,12 +27,14 @@ def show_columns(columns: Mapping[str, Sequence[Cell] | None]) -> None:
     output.table(
         list(given),
         list(zip(*given.values(), strict=True)),
-        right=("#", "SLOTS", "FOR", "EST.", "PRIO", "PID"),
+        right=("#", "SLOTS", "FOR", "EST.", "PRIO", "PID", "WAITING"),
         shortened={
             "COMMAND": output.shorten_end,
             "TASK": output.shorten_end,
             "ON": output.shorten_keys,
             "BLOCKED BY": output.shorten_blocked,
+            "KEY": output.shorten_keys,
+            "IN USE": output.shorten_end,
         },
     )
 
@@ -52,10 +60,3 @@ def estimate(ticket: WaitingView) -> str:
     """How long the wait may still take, for a column."""
     seconds = ticket.estimated_wait_seconds
     return "?" if seconds is None else f"~{output.brief_length(max(1, seconds))}"
-
-
-def reason_in_words(blocked: BlockedBy) -> str:
-    """Why a key admits nobody, or why a job does not ask for it yet."""
-    if blocked.reason == "after":
-        return "after other jobs"
-    return blocked.reason.replace("_", " ")

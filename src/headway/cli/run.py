@@ -9,7 +9,7 @@ import sys
 from headway import background, programs
 from headway.cli import NO_SLOT, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
-from headway.errors import AtCapacity, DeadlockRefused, QueueTimeout
+from headway.errors import AtCapacity, CoolingDown, DeadlockRefused, QueueTimeout
 from headway.governor import Governor
 from headway.keys import agent_key
 from headway.stores.processes import lack_of_files
@@ -114,7 +114,8 @@ def _run(options: Options, program: str, supervisor: Supervisor, lease: Lease) -
 
 
 def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTimeout) -> Failure:
-    """Says what is full, who holds it and since when; or what is paused."""
+    """Says what is full, who holds it and since when; or what else lets nobody in."""
+    from headway.cli import output, pacing  # noqa: PLC0415
     from headway.cli.waiting_line import holding  # noqa: PLC0415
 
     if isinstance(refusal, AtCapacity):
@@ -123,14 +124,21 @@ def _no_slot(governor: Governor, options: Options, refusal: AtCapacity | QueueTi
         capacities = [governor.capacity(key) for key in options.keys]
         blocked = next((one.blocked_by for one in capacities if one.blocked_by), None)
         code = TIMED_OUT
+    text = output.clean(str(refusal))
     if blocked is None:
-        return Failure(str(refusal), code)
+        return Failure(text, code)
+    key, snapshot = blocked.key, governor.snapshot()
+    resume = f"to let people in again: headway resume {key}"
     if blocked.reason == "paused":
-        details = [f"{blocked.key} is paused; to let people in again: headway resume {blocked.key}"]
+        details = [f"{key} is paused; {resume}"]
+    elif blocked.reason in ("cooling", "budget"):
+        trouble = f"{key} is {pacing.trouble(pacing.find(snapshot.limits, key), blocked)}"
+        details = [] if isinstance(refusal, CoolingDown) else [trouble]
+        details += [resume] if blocked.reason == "cooling" else []
     else:
-        details = [f"held by {one}" for one in holding(governor.snapshot(), blocked.key)]
-    details.append(f"see: headway status {blocked.key}")
-    return Failure("\n  ".join([str(refusal), *details]), code)
+        details = [f"held by {one}" for one in holding(snapshot, key)]
+    details.append(f"see: headway status {key}")
+    return Failure("\n  ".join([text, *details]), code)
 
 
 def _never(options: Options, refusal: DeadlockRefused) -> Failure:

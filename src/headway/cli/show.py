@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import sizes
-from headway.cli import arguments, completing, opening, output
+from headway.cli import arguments, completing, opening, output, pacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from headway.jobs.listing import Attempt, Details
+    from headway.jobs.listing import Attempt, Details, Job
+    from headway.views import LimitView
 
 
 @click.command("show")
@@ -33,15 +34,27 @@ def command(job: int, *, as_json: bool) -> None:
     with opening.governor() as governor:
         details = governor.jobs.details(job)
         placed = governor.jobs.get(job)
+        limits = () if as_json else governor.snapshot().limits
     if as_json:
         facts = asdict(details)
         del facts["job"]
         output.as_json({**facts, **placed.as_dict(), "runs": facts["attempts"]})
         return
-    output.data("\n".join(_story(details, placed.position)))
+    output.data("\n".join(_story(details, list(_wait(placed, limits)))))
 
 
-def _story(details: Details, position: int | None) -> Iterator[str]:
+def _wait(job: Job, limits: Sequence[LimitView]) -> Iterator[str]:
+    """Where a job stands, and until when if that is known."""
+    if job.position is not None:
+        yield f"  waits      at place {job.position}; see: headway why {job.id}"
+    blocked = job.blocked_by
+    if blocked is not None and blocked.key is not None:
+        outlook = pacing.job_outlook(pacing.find(limits, blocked.key), blocked.reason)
+        if outlook:
+            yield f"{'':13}{outlook}"
+
+
+def _story(details: Details, wait: list[str]) -> Iterator[str]:
     job = details.job
     yield f"Job {job.id}: {job.state}{f' ({output.clean(job.task)})' if job.task else ''}"
     yield f"  command    {output.clean(shlex.join(job.command))}"
@@ -50,8 +63,7 @@ def _story(details: Details, position: int | None) -> Iterator[str]:
     priority = f", priority {job.priority}" if job.priority else ""
     yield f"  counts on  {output.joined(job.keys)}{weight}{priority}"
     yield f"  submitted  {_moment(job.submitted_at)}"
-    if position is not None:
-        yield f"  waits      at place {position}; see: headway why {job.id}"
+    yield from wait
     if details.after:
         yield f"  after      {', '.join(map(str, details.after))}"
     if details.expire_at is not None:

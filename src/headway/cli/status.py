@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output, picture, rows
-from headway.limits import UNLIMITED, Terms
+from headway.cli import arguments, completing, opening, output, pacing, picture, rows
+from headway.limits import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +29,11 @@ def command(key: str | None, *, as_json: bool) -> None:
 
     With KEY, only that key, those above it and those below it. SOURCE says where a
     limit was written: in the home's file, in the environment, in code, or nowhere
-    (default). In the list of those who wait, # is the place in the line of the key that
-    blocks, and EST. how long it may still take (? if nothing is known yet).
+    (default). REQ/MIN is there if a key has a budget: how many requests were let in
+    during the last minute, of how many. A key that cools down is left alone because its
+    provider wished so; STATE counts down to the end of that. In the list of those who
+    wait, # is the place in the line of the key that blocks, and EST. how long it may
+    still take (? if nothing is known yet).
 
     \b
     Example:
@@ -46,7 +48,7 @@ def command(key: str | None, *, as_json: bool) -> None:
         output.as_json(shown.as_dict())
         return
     limits = [limit for limit in shown.limits if key or _is_of_interest(limit)]
-    _show_limits(limits, Terms(lines), paused={x.key for x in snapshot.limits if x.paused})
+    _show_limits(limits, Terms(lines), {limit.key: limit for limit in snapshot.limits})
     if shown.leases:
         output.data("")
         _show_running(shown.leases)
@@ -75,54 +77,72 @@ def _around(key: str, snapshot: Snapshot) -> Snapshot:
 
 def _is_of_interest(limit: LimitView) -> bool:
     """Every key that was ever asked for is known; those without a limit matter while in use."""
-    return limit.limit != UNLIMITED or bool(limit.used or limit.waiting or limit.paused)
+    return pacing.is_limited(limit) or bool(limit.used or limit.waiting or limit.paused)
 
 
 # -- limits ---------------------------------------------------------------------------
 
 
-def _show_limits(limits: Sequence[LimitView], terms: Terms, *, paused: set[str]) -> None:
+def _show_limits(
+    limits: Sequence[LimitView], terms: Terms, everything: dict[str, LimitView]
+) -> None:
+    with_budget = any(map(pacing.has_budget, limits))
+    columns: dict[str, list[Cell] | None] = {
+        "KEY": [limit.key for limit in limits],
+        "SLOTS": [f"{limit.used}/{limit.limit}" for limit in limits],
+        "REQ/MIN": [_requests(limit) for limit in limits] if with_budget else None,
+        "WAITING": [str(limit.waiting) if limit.waiting else "-" for limit in limits],
+        "SOURCE": [_source(limit.key, terms) for limit in limits],
+        "STATE": [_state(limit, everything) for limit in limits],
+    }
+    given = {name: cells for name, cells in columns.items() if cells is not None}
     output.table(
-        ("KEY", "SLOTS", "WAITING", "SOURCE", "STATE"),
-        [
-            (
-                limit.key,
-                f"{limit.used}/{limit.limit}",
-                str(limit.waiting) if limit.waiting else "-",
-                _source(limit.key, terms),
-                _state(limit, paused),
-            )
-            for limit in limits
-        ],
+        list(given),
+        list(zip(*given.values(), strict=True)),
         right=("WAITING",),
-        shortened={"KEY": output.shorten_keys, "SOURCE": output.shorten_end},
+        shortened={
+            "KEY": output.shorten_keys,
+            "SOURCE": output.shorten_end,
+            "STATE": output.shorten_end,
+        },
     )
 
 
-def _source(key: str, terms: Terms) -> str:
-    """Where the limit was written, and on which line if that is a pattern."""
-    line = terms.line_for(key)
-    if not line.pattern:
+def _requests(limit: LimitView) -> str:
+    if not pacing.has_budget(limit):
         return "-"
-    return line.source if line.pattern == key else f"{line.source}: {line.pattern}"
+    return f"{limit.requests_lately}/{limit.requests_per_minute}"
 
 
-def _state(limit: LimitView, paused: set[str]) -> Cell:
+def _source(key: str, terms: Terms) -> str:
+    """Where slots and budget were written, and on which line if that is a pattern."""
+    lines = [line for line in (terms.line_for(key), terms.budget_line_for(key)) if line.pattern]
+    sources = [
+        line.source if line.pattern == key else f"{line.source}: {line.pattern}" for line in lines
+    ]
+    return " + ".join(dict.fromkeys(sources)) or "-"
+
+
+def _state(limit: LimitView, everything: dict[str, LimitView]) -> Cell:
     """What stops admission on this key, if anything does."""
-    above = [key for key in keys.lineage(limit.key)[:-1] if key in paused]
-    reserved = f", {limit.reserved} reserved" if limit.reserved else ""
+    lineage = keys.lineage(limit.key)
+    above = [everything[key] for key in lineage[:-1] if key in everything]
     if limit.paused:
         return "paused", rows.STYLES["paused"]
-    if above:
-        return f"paused at {above[0]}", rows.STYLES["paused"]
-    if limit.cooling_until is not None and limit.cooling_until > time.time():
-        left = output.brief_length(limit.cooling_until - time.time())
-        return f"cooling for {left}", rows.STYLES["cooling"]
-    if isinstance(limit.limit, int) and limit.used > limit.limit:
-        return f"over by {limit.used - limit.limit}, draining", rows.STYLES["full"]
-    if limit.free == 0:
-        return f"full{reserved}", rows.STYLES["full"]
-    return reserved.removeprefix(", ")
+    for other in above:
+        if other.paused:
+            return f"paused at {other.key}", rows.STYLES["paused"]
+    if pacing.is_cooling(limit):
+        return pacing.cooling(limit), rows.STYLES["cooling"]
+    for other in above:
+        if pacing.is_cooling(other):
+            return f"cooling at {other.key}", rows.STYLES["cooling"]
+    over = limit.used - limit.limit if isinstance(limit.limit, int) else 0
+    slots = f"over by {over}, draining" if over > 0 else "full" if limit.free == 0 else ""
+    reserved = f"{limit.reserved} reserved" if limit.reserved and over <= 0 else ""
+    spent = pacing.next_request(limit)
+    style = rows.STYLES["full"] if slots else rows.STYLES["budget"] if spent else ""
+    return ", ".join(filter(None, (slots, reserved, spent))), style
 
 
 # -- running and waiting ----------------------------------------------------------------
@@ -182,7 +202,7 @@ def _say_that_nothing_runs(key: str | None) -> None:
 def _mention_neighbours(key: str, snapshot: Snapshot, shown: Snapshot) -> None:
     """Say who else takes slots of the limited keys above this one."""
     above = set(keys.lineage(key)[:-1])
-    limited = [x.key for x in shown.limits if x.key in above and x.limit != UNLIMITED]
+    limited = [x.key for x in shown.limits if x.key in above and pacing.is_limited(x)]
     for ancestor in limited:
         sharing = [lease for lease in snapshot.leases_on(ancestor) if lease not in shown.leases]
         if sharing:

@@ -30,7 +30,7 @@ def submit(words: list[str]) -> int:
             )
         except ConfigError as error:
             raise Failure(f"{error}\n  see: headway submit --help", USAGE) from None
-        _tell(submission, job)
+        _tell(governor, submission, job)
         if not submission.start and governor.jobs.worker() is None:
             from headway.cli import output  # noqa: PLC0415
 
@@ -42,7 +42,7 @@ def submit(words: list[str]) -> int:
     return 0
 
 
-def _tell(submission: Submission, job: Submitted) -> None:
+def _tell(governor: Governor, submission: Submission, job: Submitted) -> None:
     from headway.cli import output  # noqa: PLC0415
 
     if submission.as_json:
@@ -58,7 +58,19 @@ def _tell(submission: Submission, job: Submitted) -> None:
     elif submission.quiet:
         output.data(str(job.id))
     else:
-        output.data(_sentence(job))
+        output.data(_sentence(job) + _outlook(governor, job))
+
+
+def _outlook(governor: Governor, job: Submitted) -> str:
+    """Until when it waits, if only time brings that."""
+    standing = job.standing if job.state == "queued" else None
+    if standing is None or standing.key is None or standing.reason not in ("cooling", "budget"):
+        return ""
+    from headway.cli import pacing  # noqa: PLC0415
+
+    limit = pacing.find(governor.snapshot().limits, standing.key)
+    outlook = pacing.job_outlook(limit, standing.reason)
+    return f"; {outlook}" if outlook else ""
 
 
 def _sentence(job: Submitted) -> str:

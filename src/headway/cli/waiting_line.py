@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headway import background
-from headway.cli import opening, output
+from headway.cli import opening, output, pacing
 from headway.errors import HeadwayError
 from headway.events import Queued
 
@@ -95,9 +95,14 @@ class WaitingLine:
     def _say_first(self, event: Queued) -> None:
         if event.estimated_wait_seconds is not None:
             self._seconds_a_place = event.estimated_wait_seconds / event.position
-        holders = "".join(f", held by {_names(event.holders)}" if event.holders else "")
+        blocked = event.blocked_by
+        is_timed = blocked.reason in ("cooling", "budget")
+        limits = self._governor.snapshot().limits if is_timed else ()
+        held = event.holders if not is_timed else ()
+        holders = f", held by {_names(held)}" if held else ""
         output.talk(
-            f"waiting for {event.blocked_by.key}, which is {event.blocked_by.reason}:"
+            f"waiting for {blocked.key},"
+            f" which is {pacing.trouble(pacing.find(limits, blocked.key), blocked)}:"
             f" place {event.position}{self._about(event.position)}{holders}"
         )
 
@@ -119,14 +124,20 @@ def holding(snapshot: Snapshot, key: str) -> list[str]:
 
 
 def _sentence(snapshot: Snapshot, row: WaitingView) -> str:
-    key, reason = row.blocked_by.key, row.blocked_by.reason
+    key = row.blocked_by.key
     total = sum(other.blocked_by.key == key for other in snapshot.waiting)
-    held = snapshot.leases_on(key)
-    holders = f" · held by {_names(held)}" if held else ""
-    return (
-        f"waiting for {key} ({reason}) · place {row.position} of {total}"
-        f"{_about(row.estimated_wait_seconds)}{holders} · {output.age(row.since)} so far"
-    )
+    so_far = f"{output.age(row.since)} so far"
+    limit = pacing.find(snapshot.limits, key)
+    if limit is not None and row.blocked_by.reason == "cooling" and pacing.is_cooling(limit):
+        trouble, rest = pacing.how_long(limit), [pacing.why_cooling(limit), so_far]
+    elif row.blocked_by.reason == "budget":
+        trouble, rest = pacing.trouble(limit, row.blocked_by), [so_far]
+    else:
+        held = snapshot.leases_on(key)
+        trouble = row.blocked_by.in_words
+        rest = [f"held by {_names(held)}" if held else "", so_far]
+    place = f"place {row.position} of {total}{_about(row.estimated_wait_seconds)}"
+    return " · ".join(filter(None, (f"waiting for {key} ({trouble})", place, *rest)))
 
 
 def _names(leases: list[LeaseView] | tuple[LeaseView, ...]) -> str:

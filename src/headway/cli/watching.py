@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from headway import background
-from headway.cli import output, picture
+from headway.cli import output, pacing, picture
 from headway.errors import HeadwayError, StoreUnavailable
 from headway.stores.liveness import RECLAIMED
 
@@ -30,6 +30,7 @@ _MAX_CARDS = 256
 _MAX_EVENTS = 200
 # Ages and the dead are looked after this often though nothing was written.
 _REFRESH_SECONDS = 1.0
+_CLOCK_DRIFT_SECONDS = 0.5
 # A look at a huge home takes its time; it may take this share of ours.
 _SHARE = 4
 
@@ -145,11 +146,15 @@ def _beginnings(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
     for ticket in after.waiting:
         if ticket.id not in waited and ticket.id not in running:
             blocked = ticket.blocked_by
-            detail = f"number {ticket.position}, {blocked.key} is {reason(ticket)}"
+            detail = f"number {ticket.position}, {blocked.key} is {blocked.in_words}"
             yield Happening(ticket.since, "queued", label(ticket), detail)
     limits = {line.key: line for line in before.limits}
     for line in after.limits:
-        yield from _changes(limits.get(line.key, line), line)
+        known = limits.get(line.key)
+        if known is not None:
+            yield from _changes(known, line)
+        if _cools_anew(known, line):
+            yield Happening(time.time(), "limit", line.key, f"is {pacing.cooling(line)}")
 
 
 def _changes(before: LimitView, after: LimitView) -> Iterator[Happening]:
@@ -158,16 +163,27 @@ def _changes(before: LimitView, after: LimitView) -> Iterator[Happening]:
         yield Happening(time.time(), "limit", after.key, detail)
     if before.paused != after.paused:
         yield Happening(time.time(), "limit", after.key, "is paused" if after.paused else "goes on")
+    budgets = before.requests_per_minute, after.requests_per_minute
+    if budgets[0] != budgets[1]:
+        detail = f"{budgets[0]} → {budgets[1]} requests a minute"
+        yield Happening(time.time(), "limit", after.key, detail)
+    if pacing.is_cooling(before) and not pacing.is_cooling(after):
+        yield Happening(time.time(), "limit", after.key, "cools no more")
+
+
+def _cools_anew(before: LimitView | None, after: LimitView) -> bool:
+    """Whether a cool-down began, got longer, or came to its probe."""
+    if not pacing.is_cooling(after):
+        return False
+    if before is None or not pacing.is_cooling(before) or before.probing != after.probing:
+        return True
+    # What is left is measured anew with each look, and the two clocks may drift a little.
+    return (after.cooling_until or 0.0) > (before.cooling_until or 0.0) + _CLOCK_DRIFT_SECONDS
 
 
 def label(ticket: LeaseView | WaitingView) -> str:
     """What people call it: its task, or else its id."""
     return output.clean(ticket.task or ticket.id)
-
-
-def reason(ticket: WaitingView) -> str:
-    """Why it waits, in words."""
-    return ticket.blocked_by.reason.replace("_", " ")
 
 
 def _holder(lease: LeaseView) -> str:

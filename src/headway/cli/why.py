@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import config, keys, releases
-from headway.cli import arguments, completing, opening, output, picture, rows
+from headway.cli import arguments, completing, opening, output, pacing, picture
 from headway.cli.finding import afterwards, called, find, is_agent, matching
 from headway.limits import UNLIMITED
+from headway.stores.book import WINDOW_SECONDS
 from headway.tickets import job_name, job_of
 from headway.views import WaitingView
 
@@ -118,7 +119,7 @@ def _wait(snapshot: Snapshot, ticket: WaitingView) -> _Wait:
     at = ticket.blocked_by.key
     line = [other for other in snapshot.waiting if other.blocked_by.key == at]
     collected = keys.path(ticket.keys)
-    limited = {limit.key for limit in snapshot.limits if limit.limit != UNLIMITED}
+    limited = {limit.key for limit in snapshot.limits if pacing.is_limited(limit)}
     return _Wait(
         ticket=ticket,
         limit=next(limit for limit in snapshot.limits if limit.key == at),
@@ -135,7 +136,11 @@ def _story_of_wait(wait: _Wait) -> Iterable[str]:
     yield f"  asked by   {_process(ticket)}"
     yield f"  stands at  {limit.key}, place {ticket.position}{_urgency(ticket)}"
     yield f"  because    {_cause(wait)}"
+    yield from _what_follows(wait)
     yield f"  limit      {_origin(limit)}"
+    if pacing.has_budget(limit):
+        lately, most = limit.requests_lately, limit.requests_per_minute
+        yield f"  budget     {lately} of {most} requests used in the last minute"
     if wait.room_on:
         yield f"  has room   on {output.joined(wait.room_on)}, kept for it while it waits"
     yield f"  may take   {_outlook(ticket)}"
@@ -165,24 +170,46 @@ def _cause(wait: _Wait) -> str:
         return (
             f"{limit.key} is held only by callers that wait themselves ({use}): a possible deadlock"
         )
-    return f"{limit.key} is {rows.reason_in_words(wait.ticket.blocked_by)}, {use}"
+    return f"{limit.key} is {pacing.trouble(limit, wait.ticket.blocked_by)}, {use}"
+
+
+def _what_follows(wait: _Wait) -> Iterable[str]:
+    """What will happen by itself, and when."""
+    limit, reason = wait.limit, wait.ticket.blocked_by.reason
+    if reason == "cooling":
+        at = f"at {output.clock(limit.cooling_until)} " if limit.cooling_until else ""
+        yield f"  then       {at}one request goes first; when it was answered, the others follow"
+    elif reason == "budget" and limit.next_request_at is not None:
+        free_at = limit.next_request_at
+        yield (
+            f"  then       who was let in at {output.clock(free_at - WINDOW_SECONDS)} counts no"
+            f" longer from {output.clock(free_at)} on, and the next one goes"
+        )
 
 
 def _outlook(ticket: WaitingView) -> str:
     if ticket.blocked_by.reason == "paused":
         return "until somebody resumes it"
+    if ticket.blocked_by.reason == "cooling" and ticket.estimated_wait_seconds is None:
+        return "until the one request that goes first was answered"
     if ticket.estimated_wait_seconds is None:
         return "unknown: nothing was given back here yet"
     return f"about {output.length(ticket.estimated_wait_seconds)}"
 
 
 def _remedies(wait: _Wait) -> Iterable[tuple[str, str]]:
-    at, limit = wait.limit.key, wait.limit.limit
+    at, limit, reason = wait.limit.key, wait.limit.limit, wait.ticket.blocked_by.reason
+    budget = wait.limit.requests_per_minute
     if wait.limit.paused:
         yield f"headway resume {at}", "let people in again"
+    elif reason == "cooling":
+        yield f"headway resume {at}", "end the cool-down now, for everyone"
+    elif reason == "budget" and isinstance(budget, int):
+        more = f"headway limits set {at} --requests-per-minute {budget + 1}"
+        yield more, "let one more in each minute"
     elif isinstance(limit, int):
         yield f"headway limits set {at} {max(limit, wait.limit.used) + 1}", "let one more in"
-    if wait.held_by:
+    if wait.held_by and reason not in ("cooling", "budget"):
         longest = wait.held_by[0]
         yield f"headway release {longest.id}", "take back the slot that is held longest"
     yield f"headway cancel {wait.ticket.id}", "give up this ticket"
@@ -214,7 +241,10 @@ def _story_of_hold(hold: _Hold) -> Iterable[str]:
 
 def _place(limit: LimitView) -> str:
     use = "" if limit.limit == UNLIMITED else f" of {limit.limit}"
-    return f"{limit.key}: {limit.used}{use} in use{', paused' if limit.paused else ''}"
+    budget = f", {pacing.use(limit)}" if pacing.has_budget(limit) else ""
+    paused = ", paused" if limit.paused else ""
+    cooling = f", {pacing.cooling(limit)}" if pacing.is_cooling(limit) else ""
+    return f"{limit.key}: {limit.used}{use} in use{budget}{paused}{cooling}"
 
 
 # -- a lease that was taken back ------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headway import durations
+from headway import clocks, durations
 from headway.errors import AtCapacity, ConfigError, QueueTimeout
 from headway.jobs import places, rows
 from headway.jobs.bell import Bells
@@ -47,16 +47,18 @@ class Submitted:
     @property
     def position(self) -> int | None:
         """Its place in the line of the key that blocks it, from 1; none if it does not wait."""
-        standing = self._where()
+        standing = self.standing
         return None if standing is None else standing.position
 
     @property
     def estimated_wait_seconds(self) -> float | None:
         """How long it may have to wait, as far as that can be told."""
-        standing = self._where()
+        standing = self.standing
         return None if standing is None else standing.estimated_wait_seconds
 
-    def _where(self) -> Standing | None:
+    @property
+    def standing(self) -> Standing | None:
+        """Where it stood when that was asked for first; none if it does not wait."""
         if self._standing is False:
             self._standing = self._jobs.standing(self.id)
         return self._standing
@@ -129,8 +131,15 @@ class Jobs:
         store = self._governor.turnstile.store
         full = places.is_full(connection, store, order.path, order.weight)
         if full is not None:
+            from headway.views import BlockedBy  # noqa: PLC0415 - loaded when something is shown
+
             capacity = self._governor.capacity(full.key)
-            state = "paused" if full.paused else f"{full.used} of {full.cap} in use"
+            blocked = BlockedBy(full.key, full.obstacle())
+            state = blocked.in_words
+            if blocked.reason == "full":
+                state = f"{capacity.used} of {capacity.limit} in use"
+            elif full.cooling_seconds is not None:
+                state += f" until {clocks.time_of_day(time.time() + full.cooling_seconds)}"
             raise AtCapacity(capacity, f"no slot now on {full.key} ({state}); nothing was queued")
 
     def standing(self, job: int) -> Standing | None:

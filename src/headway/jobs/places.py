@@ -6,8 +6,6 @@ the line of a key.
 
 from __future__ import annotations
 
-from headway.limits import UNCAPPED
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
@@ -83,24 +81,24 @@ def is_full(
 ) -> KeyState | None:
     """The key on which a new job would have to wait; nothing if there is room for it now."""
     for state in store.survey(path):
-        if state.paused:
+        if state.is_open:
+            continue
+        (jobs,) = connection.execute(_WEIGHT, (f"\n{state.key}\n",)).fetchone()
+        if state.waiting or not state.admits(weight + jobs):
             return state
-        if state.cap < UNCAPPED:
-            (jobs,) = connection.execute(_WEIGHT, (f"\n{state.key}\n",)).fetchone()
-            if state.waiting or not state.admits(weight + jobs):
-                return state
     return None
 
 
 def _standing(states: Sequence[KeyState], weight: int, ahead_at: Callable[[str], int]) -> Standing:
+    from headway import views  # noqa: PLC0415 - loaded when something is shown
+
     for state in states:
-        if state.cap >= UNCAPPED and not state.paused:
+        if state.is_open:
             continue
         ahead = ahead_at(state.key)
         if ahead or not state.admits(weight):
-            unknown = state.hold_seconds is None or state.paused
-            wait = None if unknown else (state.hold_seconds or 0.0) * (ahead + 1) / state.cap
-            return Standing(state.key, "paused" if state.paused else "full", ahead + 1, wait)
+            wait = views.estimated_wait(state, ahead + 1)
+            return Standing(state.key, state.obstacle(), ahead + 1, wait)
     return Standing(None, "", 1, 0.0)
 
 
