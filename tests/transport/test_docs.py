@@ -120,8 +120,8 @@ def test_status_shows_what_the_page_shows(
     desk.prepare(page)
     server.plan(hold="before")
     process = desk.starts(program)
-    until(lambda: len(governor.snapshot().waiting) == waiting or process.poll() is not None)
-    server.until(lambda s: s.held() == running)
+    until(lambda: _all_asked(governor, running + waiting) or process.poll() is not None)
+    server.until(lambda s: s.held() == len(governor.snapshot().leases))
 
     shown = desk.types("headway status")
     server.release(later_too=True)
@@ -131,6 +131,11 @@ def test_status_shows_what_the_page_shows(
     assert server.peak() == running
 
 
+def _all_asked(governor: Governor, count: int) -> bool:
+    snapshot = governor.snapshot()
+    return len(snapshot.leases) + len(snapshot.waiting) == count
+
+
 def test_status_shows_a_cool_down_as_the_overview_does(
     desk: Desk, governor: Governor, server: Server
 ) -> None:
@@ -138,7 +143,7 @@ def test_status_shows_a_cool_down_as_the_overview_does(
     (key,), (program, *_) = OVERVIEW.keys, OVERVIEW.blocks("python")
     (resume,) = re.findall(r"`(headway resume \S+)`", OVERVIEW.text)
     desk.prepare(OVERVIEW)
-    server.plan(status=429, retry_after="40", times=1)
+    server.plan(status=429, retry_after="100", times=1)
     desk.starts(program)  # its client sleeps for as long as it was told
     until(lambda: any(row.key == key and row.cooling_until for row in governor.snapshot().limits))
     process = desk.starts(program)
