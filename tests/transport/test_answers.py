@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from tests.transport.kit import (
 from tests.transport.kit import stream as streamed
 
 from headway import Governor, HeadwayError
-from headway.llm import TruncatedStream
+from headway.llm import TruncatedStream, calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,11 +134,13 @@ def test_trouble_with_what_an_answer_teaches_never_replaces_it(
 
     monkeypatch.setattr(governor, "cool_down", fail)
     monkeypatch.setattr(governor.turnstile, "prove", fail)
-
     assert call(Provider(lib, status=429)).status_code == 429
     assert call(Provider(lib)).status_code == 200
+    monkeypatch.setattr(calls, "advice_of", fail)
+    assert call(Provider(lib, status=429)).status_code == 429
+
     assert used(governor) == 0
-    assert [record.levelname for record in caplog.records].count("WARNING") == 2
+    assert [record.levelname for record in caplog.records].count("WARNING") == 3
     assert "the disk is on fire" in caplog.text
 
 
@@ -227,6 +230,7 @@ def test_who_leaves_early_is_told_nothing(lib: Any, governor: Governor) -> None:
     with streamed(client_of(lib, governor, cut)) as response:
         pieces = response.iter_raw()
         next(pieces)
+    pieces.close()
     struck = Provider(lib, [*CUT, KeyboardInterrupt()], headers=SSE)
     with pytest.raises(KeyboardInterrupt):
         ask(client_of(lib, governor, struck))
@@ -236,7 +240,15 @@ def test_who_leaves_early_is_told_nothing(lib: Any, governor: Governor) -> None:
         with pytest.raises(asyncio.CancelledError):
             await ask(async_client_of(lib, governor, provider))
 
+    async def left() -> None:
+        async with streamed(async_client_of(lib, governor, cut)) as response:
+            pieces = response.aiter_raw()
+            await anext(pieces)
+        await pieces.aclose()
+
     asyncio.run(cancelled())
+    asyncio.run(left())
+    gc.collect()
     assert "truncated" not in heard.kinds()
     assert used(governor) == 0
 

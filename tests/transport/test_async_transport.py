@@ -301,6 +301,27 @@ def test_a_stream_dropped_by_a_loop_that_sits_still_is_found(
     assert_clean(governor)
 
 
+def test_who_forgot_a_stream_is_not_refused_because_of_it(lib: Any, governor: Governor) -> None:
+    """The next call of the same task has the slot of the stream it dropped before."""
+
+    async def main() -> None:
+        client = client_of(lib, governor, Provider(lib, WHOLE))
+        gc.collect()
+        gc.disable()
+        try:
+            response = await open_stream(client)
+            pieces = response.aiter_raw()
+            await anext(pieces)
+            response.circle = response, pieces
+            del response, pieces
+            assert (await ask(client)).status_code == 200
+        finally:
+            gc.enable()
+
+    asyncio.run(main())
+    assert_clean(governor)
+
+
 def test_a_call_inside_a_stream_that_has_the_only_slot_is_refused(
     lib: Any, governor: Governor
 ) -> None:

@@ -62,6 +62,12 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "sleep", lambda _: sleep(0))
 
 
+@pytest.fixture(autouse=True)
+def _no_cool_down(governor: Governor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is not closed meanwhile, or it would wait there too."""
+    monkeypatch.setattr(governor, "cool_down", lambda *_, **__: 0.0)
+
+
 @pytest.fixture(params=["plain", "async"])
 def call(request: pytest.FixtureRequest, lib: Any, governor: Governor) -> Callable[..., Any]:
     """Makes one call and returns its response, read to the end."""

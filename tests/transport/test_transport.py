@@ -64,6 +64,15 @@ def test_a_stream_keeps_its_slot_to_its_end(lib: Any, govern: Govern) -> None:
     assert_clean(governor)
 
 
+def test_an_exhausted_body_needs_no_closing(lib: Any, governor: Governor) -> None:
+    """The last piece was its end."""
+    transport: Any = HeadwayTransport(None, governor, Provider(lib, WHOLE))  # type: ignore[arg-type]
+    response = transport.handle_request(lib.Request("POST", URL, json=ASK))
+    assert used(governor) == 1
+    assert list(response.stream) == WHOLE
+    assert used(governor) == 0
+
+
 def test_every_end_of_a_stream_frees_its_slot_once(lib: Any, governor: Governor) -> None:
     """Exhausted, closed early, closed twice, failed: one release each."""
     heard = Heard(governor)

@@ -35,7 +35,9 @@ class LeasedBody:
                 yield chunk
                 call.pulse = READING
         except GeneratorExit:
-            raise  # the consumer has left, and will close or drop what is left
+            # The consumer has left, and will close or drop the response. Not closed here: it may
+            # be the collector that ends this, in the middle of anything.
+            raise
         except BaseException as error:
             self._break_off(error)
             raise
@@ -77,7 +79,7 @@ class AsyncLeasedBody:
                 yield chunk
                 call.pulse = READING
         except GeneratorExit:
-            raise  # the consumer has left, or the loop was closed over it
+            raise  # the same, or the loop was closed over it, and nothing can be awaited
         except BaseException as error:
             await self._break_off(error)
             raise

@@ -22,7 +22,7 @@ READING, IDLE = -1, 0
 
 _GOOD = range(200, 300)
 # Too many requests, unavailable, overloaded: come back later.
-REFUSALS = (429, 503, 529)
+_REFUSALS = (429, 503, 529)
 
 
 class Target:
@@ -47,7 +47,9 @@ class Call:
         "_family",
         "_raise_truncated",
         "_target",
+        "advice",
         "ending",
+        "is_refused",
         "lease",
         "pulse",
         "slot",
@@ -61,27 +63,42 @@ class Call:
         self._target, self.slot, self._family = target, slot, family
         self._raise_truncated = raise_truncated
         self.ending: Ending | None = None
+        self.advice: Advice | None = None
+        self.is_refused = False
         self.pulse = IDLE
 
     # -- the answer's headers ---------------------------------------------------------
 
-    def learn(self, response: Any, path: str) -> Advice | None:
-        """Take note of an answer; the advice in it has to be followed with ``cool_down``."""
+    def learn(self, response: Any, path: str) -> None:
+        """Take note of an answer; ``pass_on`` tells the others."""
         status, headers = response.status_code, response.headers
         try:
             if status in _GOOD:
                 kind = headers.get("content-type", "")
                 if "json" not in kind or "stream" in path:  # any other JSON is no stream
                     self.ending = watch(path, kind, headers.get("content-encoding", ""))
-            if status in REFUSALS:
-                return advice_of(status, headers, time.time())
-            self._target.governor.turnstile.prove(self.lease.ticket)
+            elif status in _REFUSALS:
+                self.is_refused = True
+                self.advice = advice_of(status, headers, time.time())
         except Exception as error:  # noqa: BLE001 - the answer is worth more
             self._say("could not take note of the answer", error)
-        return None
 
-    def cool_down(self, advice: Advice) -> None:
-        """Have everyone wait as the provider asks, while this call still has its slot."""
+    @property
+    def takes_time_to_pass_on(self) -> bool:
+        """Whether the store has to be asked; it may be busy."""
+        return self.advice is not None or bool(self.lease.ticket.arrival)
+
+    def pass_on(self) -> None:
+        """Have everyone wait or go on, while this call still has its slot."""
+        if self.advice is not None:
+            self._cool_down(self.advice)
+        elif not self.is_refused:
+            try:
+                self._target.governor.turnstile.prove(self.lease.ticket)
+            except Exception as error:  # noqa: BLE001 - the answer is worth more
+                self._say("could not tell that it was answered", error)
+
+    def _cool_down(self, advice: Advice) -> None:
         target = self._target
         key = target.provider_key if advice.whole_provider else target.key
         try:

@@ -17,6 +17,7 @@ from headway.tickets import check_whole
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from headway.llm.advice import Advice
     from headway.llm.families import Family
 
 _MOST_ATTEMPTS = 100
@@ -58,9 +59,10 @@ class Retry:
 class TurnedAway(Exception):  # noqa: N818 - it is what happened, not what went wrong
     """The provider asks to come later. The response is read, so that its slot is free."""
 
-    def __init__(self, response: Any, seconds: float | None) -> None:
+    def __init__(self, response: Any, advice: Advice | None) -> None:
         super().__init__(f"answered {response.status_code}")
-        self.response, self.seconds = response, seconds
+        self.response = response
+        self.seconds = None if advice is None else advice.seconds
 
 
 def send(retry: Retry, family: Family, attempt: Callable[[], Any]) -> Any:

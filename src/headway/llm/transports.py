@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, overload
 from headway import aio
 from headway.errors import DeadlockRefused, HeadwayError
 from headway.llm import dropped, retrying
-from headway.llm.calls import REFUSALS
 from headway.llm.families import family_of
 from headway.llm.options import Options
 from headway.llm.retrying import TurnedAway
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from headway.events import Event
     from headway.governor import Governor
-    from headway.llm.advice import Advice
+    from headway.llm.calls import Call
     from headway.llm.families import Family
     from headway.llm.retrying import Retry
 
@@ -88,15 +87,15 @@ class HeadwayTransport(_Transport):
             return self._send(request, family)[0]
 
         def attempt() -> Any:
-            response, advice = self._send(request, family)
-            if response.status_code not in REFUSALS:
+            response, call = self._send(request, family)
+            if not call.is_refused:
                 return response
             response.read()
-            raise TurnedAway(response, advice.seconds if advice else None)
+            raise TurnedAway(response, call.advice)
 
         return retrying.send(retry, family, attempt)
 
-    def _send(self, request: Any, family: Family) -> tuple[Any, Advice | None]:
+    def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
         call = self._targets.find(request, path).new_call(
@@ -110,13 +109,12 @@ class HeadwayTransport(_Transport):
                 gc.collect()  # it may be by a stream that was dropped
                 call.lease = call.slot.__enter__()
             response = inner.handle_request(request)
-            advice = call.learn(response, path)
-            if advice is not None:
-                call.cool_down(advice)
+            call.learn(response, path)
+            call.pass_on()
             if not response.is_closed:
                 response.stream = family.body(response.stream, call)
                 dropped.look_after(call)
-                return response, advice
+                return response, call
         except BaseException as error:
             try:
                 if response is not None:
@@ -125,7 +123,7 @@ class HeadwayTransport(_Transport):
                 call.slot.__exit__(type(error), error, error.__traceback__)
             raise
         call.slot.__exit__(None, None, None)
-        return response, advice
+        return response, call
 
     def close(self) -> None:
         """Close the transports below."""
@@ -190,15 +188,15 @@ class AsyncHeadwayTransport(_AsyncTransport):
             return (await self._send(request, family))[0]
 
         async def attempt() -> Any:
-            response, advice = await self._send(request, family)
-            if response.status_code not in REFUSALS:
+            response, call = await self._send(request, family)
+            if not call.is_refused:
                 return response
             await response.aread()
-            raise TurnedAway(response, advice.seconds if advice else None)
+            raise TurnedAway(response, call.advice)
 
         return await retrying.asend(retry, family, attempt)
 
-    async def _send(self, request: Any, family: Family) -> tuple[Any, Advice | None]:
+    async def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
         call = self._targets.find(request, path).new_call(
@@ -212,13 +210,15 @@ class AsyncHeadwayTransport(_AsyncTransport):
                 await dropped.collect()
                 call.lease = await call.slot.__aenter__()
             response = await inner.handle_async_request(request)
-            advice = call.learn(response, path)
-            if advice is not None:
-                await aio.in_thread(lambda: call.cool_down(advice))
+            call.learn(response, path)
+            if call.takes_time_to_pass_on:
+                await aio.in_thread(call.pass_on)
+            else:
+                call.pass_on()
             if not response.is_closed:
                 response.stream = family.async_body(response.stream, call)
                 dropped.look_after(call)
-                return response, advice
+                return response, call
         except BaseException as error:
             try:
                 if response is not None and not isinstance(error, GeneratorExit):
@@ -227,7 +227,7 @@ class AsyncHeadwayTransport(_AsyncTransport):
                 await call.slot.__aexit__(type(error), error, error.__traceback__)
             raise
         await call.slot.__aexit__(None, None, None)
-        return response, advice
+        return response, call
 
     async def aclose(self) -> None:
         """Close the transports below."""
