@@ -134,7 +134,7 @@ def test_the_page_about_jobs_works(newcomer: Newcomer, tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_the_python_part_works_as_it_stands(newcomer: Newcomer) -> None:
     """In a process of its own, on the same home."""
-    (program,) = _blocks("python")
+    program, _ = _blocks("python")  # the second calls a model: tests/transport/test_docs.py
 
     shown = newcomer.does("python", "-c", program)
 
