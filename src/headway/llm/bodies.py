@@ -21,12 +21,16 @@ class LeasedBody:
     """For plain clients."""
 
     def __init__(self, stream: Any, call: Call) -> None:
-        self._stream, self._call = stream, call
-        self._is_open = True
+        self._stream, self._is_open = stream, True
+        # Let go of at the end: clients keep responses in circles of references, and whatever
+        # hangs on to them is more for the collector to look through.
+        self._call: Call | None = call
 
     def __iter__(self) -> Iterator[bytes]:
-        call, ending = self._call, self._call.ending
-        call.pulse = READING
+        call = self._call
+        if call is None:
+            return
+        ending, call.pulse = call.ending, READING
         try:
             for chunk in self._stream:
                 if ending is not None:
@@ -39,38 +43,44 @@ class LeasedBody:
             # be the collector that ends this, in the middle of anything.
             raise
         except BaseException as error:
-            self._break_off(error)
+            self._break_off(error, call)
             raise
         call.slot.__exit__(None, None, None)
+        self._call = None
         call.judge()
 
     def close(self) -> None:
         """The provider is hung up on first, so that nobody is let in beside a running request."""
+        call = self._call
         try:
             if self._is_open:
                 self._is_open = False
                 self._stream.close()
         finally:
-            self._call.slot.__exit__(None, None, None)
+            if call is not None:
+                call.slot.__exit__(None, None, None)
+                self._call = None
 
-    def _break_off(self, error: BaseException) -> None:
+    def _break_off(self, error: BaseException, call: Call) -> None:
         try:
             self.close()
         except Exception as trouble:  # noqa: BLE001 - told with the error that came first
             error.add_note(f"closing the response failed too: {trouble!r}")
-        self._call.broke_off(error)
+        call.broke_off(error)
 
 
 class AsyncLeasedBody:
     """For clients on asyncio."""
 
     def __init__(self, stream: Any, call: Call) -> None:
-        self._stream, self._call = stream, call
-        self._is_open = True
+        self._stream, self._is_open = stream, True
+        self._call: Call | None = call
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        call, ending = self._call, self._call.ending
-        call.pulse = READING
+        call = self._call
+        if call is None:
+            return
+        ending, call.pulse = call.ending, READING
         try:
             async for chunk in self._stream:
                 if ending is not None:
@@ -81,25 +91,30 @@ class AsyncLeasedBody:
         except GeneratorExit:
             raise  # the same, or the loop was closed over it, and nothing can be awaited
         except BaseException as error:
-            await self._break_off(error)
+            await self._break_off(error, call)
             raise
         await call.slot.__aexit__(None, None, None)
+        self._call = None
         call.judge()
 
     async def aclose(self) -> None:
         """Like ``close`` of a plain body; a cancellation does not stop it half-way."""
+        call = self._call
         try:
             if self._is_open:
                 self._is_open = False
                 await self._stream.aclose()
         except BaseException as error:
-            await self._call.slot.__aexit__(type(error), error, error.__traceback__)
+            if call is not None:
+                await call.slot.__aexit__(type(error), error, error.__traceback__)
             raise
-        await self._call.slot.__aexit__(None, None, None)
+        if call is not None:
+            await call.slot.__aexit__(None, None, None)
+            self._call = None
 
-    async def _break_off(self, error: BaseException) -> None:
+    async def _break_off(self, error: BaseException, call: Call) -> None:
         try:
             await self.aclose()
         except Exception as trouble:  # noqa: BLE001 - told with the error that came first
             error.add_note(f"closing the response failed too: {trouble!r}")
-        self._call.broke_off(error)
+        call.broke_off(error)
