@@ -88,6 +88,7 @@ class DeadlockRefused(HeadwayError):
             f"waiting for {self.key!r} here would never end: the leases it waits for"
             f" ({', '.join(self.held_by)}) belong to this very caller."
             " Pass parent=<that lease> to go ahead on its slot, or release it first"
+            " (a streamed answer: read it to its end, or close it)"
         )
 
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.transport.kit import ASK
 
+from headway import Governor
 from headway.llm import AsyncHeadwayTransport, HeadwayTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.llm.server import Server
-
-    from headway import Governor
 
 
 class Proxy:
@@ -115,3 +114,21 @@ def test_one_transport_serves_clients_of_both_packages(governor: Governor, serve
     assert type(httpx2.Client(transport=transport).post(url, json=ASK)) is httpx2.Response
     transport.close()
     assert server.peak() == 1
+
+
+def test_connections_are_as_many_as_there_are_slots(lib: Any, server: Server) -> None:
+    """Who waited for a connection would do it with a slot in hand, and lose to its own timeout."""
+    server.plan(hold="before")
+
+    async def main() -> None:
+        with Governor("memory://") as governor:
+            transport = AsyncHeadwayTransport("openai", governor)
+            async with lib.AsyncClient(transport=transport, timeout=60) as client:
+                url = f"{server.url}/v1/chat/completions"
+                calls = [asyncio.create_task(client.post(url, json=ASK)) for _ in range(130)]
+                await server.until_async(lambda s: s.held() == 130)
+                server.release(later_too=True)
+                for call in calls:
+                    assert (await call).status_code == 200
+
+    asyncio.run(main())

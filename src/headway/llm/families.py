@@ -47,6 +47,7 @@ class Family:
         "async_transport",
         "body",
         "connection_errors",
+        "connections",
         "name",
         "proxy",
         "transport",
@@ -64,6 +65,9 @@ class Family:
             "TruncatedStream", (TruncatedStream, module.RemoteProtocolError), {}
         )
         self.transport, self.async_transport = module.HTTPTransport, module.AsyncHTTPTransport
+        # How many connections there are is for the slots to say: whoever waited for one here
+        # would do it with a slot in hand.
+        self.connections = module.Limits(max_connections=None, max_keepalive_connections=100)
         self.proxy = module.Proxy
         self.connection_errors: tuple[type[Exception], ...] = (
             module.NetworkError,

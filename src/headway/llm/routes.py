@@ -55,7 +55,8 @@ class Routes:
 
     def _make(self, family: Family, proxy: str) -> Any:
         make = family.async_transport if self._asynchronous else family.transport
-        return make(proxy=family.proxy(proxy)) if proxy else make()
+        through = {"proxy": family.proxy(proxy)} if proxy else {}
+        return make(limits=family.connections, **through)
 
 
 def _environment() -> dict[str, str]:
