@@ -24,7 +24,7 @@ demo: $(STAMP)  ## eight agents share three slots, one of them is killed
 	$(BIN)/headway demo
 
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest -m 'not soak and not real' -n 4 --dist worksteal --durations 25
+	$(BIN)/python -m pytest -m 'not soak and not real' -n 2 --dist worksteal
 
 test-real: $(STAMP)  ## real agents (opencode, claude, codex, gemini) on a model server of ours; needs npm
 	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m tests.real.install

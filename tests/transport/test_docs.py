@@ -107,6 +107,7 @@ def test_a_program_runs_as_written_and_its_calls_are_counted(
     }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("page", CLIENTS, ids=named)
 def test_status_shows_what_the_page_shows(
     desk: Desk, governor: Governor, server: Server, page: Page
@@ -156,6 +157,7 @@ def test_status_shows_a_cool_down_as_the_overview_does(
     assert "you said: Who goes next?" in desk.end(process)
 
 
+@pytest.mark.soak  # twenty programs, each of which loads its client anew
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("page", CLIENTS, ids=named)
 def test_a_program_tells_errors_apart(

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from headway import Governor
 
-CASES = [("openai", "threads", 429), ("openai", "tasks", 503), ("anthropic", "tasks", 529)]
+CASES = [
+    ("openai", "threads", 429),
+    ("anthropic", "tasks", 529),
+    pytest.param(("openai", "tasks", 503), marks=pytest.mark.soak),
+]
 
 pytestmark = pytest.mark.timeout(300)
 
