@@ -46,11 +46,23 @@ def news() -> Iterator[tuple[int, int]]:
             yield 0, 0
             return
         if pid == 0:
-            left = _children()
+            left = children()
             if left and all(map(_stands_apart, left)):
                 yield 0, 0
             return
         yield pid, status
+
+
+def children() -> list[int]:
+    """The pids of all children; none where the system does not tell."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return []
+    return found
 
 
 def exit_code(status: int) -> int:
@@ -124,18 +136,6 @@ def end() -> None:
     while not any(pid == 0 for pid, _ in news()):
         tell(signal.SIGKILL)
         time.sleep(_INSIST_SECONDS)
-
-
-def _children() -> list[int]:
-    """The pids of all children; none where the system does not tell."""
-    found: list[int] = []
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
-                found += map(int, file.read().split())
-    except OSError:
-        return []
-    return found
 
 
 def _stands_apart(pid: int) -> bool:

@@ -236,6 +236,7 @@ class Front:
         self._supervisor, self._pid, self._nowhere = supervisor, pid, nowhere
         self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
         self._command = 0
+        self._end: int | None = None  # the supervisor's, once it is known
         self._unread = b""
 
     def wait(self) -> int:
@@ -247,7 +248,7 @@ class Front:
                 if code is not None:
                     return code
                 self._stop_if_stopped()
-            elif signum:
+            elif signum and self._end is None:
                 os.kill(self._pid, signum)
 
     def _next_signal(self) -> int:
@@ -281,12 +282,18 @@ class Front:
                 if letter == _ENDED:
                     return int.from_bytes(number, "big")
                 if letter == _COMMAND:
-                    self._command = int.from_bytes(number, "big")
-                    _turn_to(self._nowhere, 0, 1)
+                    self._make_room_for(int.from_bytes(number, "big"))
+
+    def _make_room_for(self, command: int) -> None:
+        self._command = command
+        _turn_to(self._nowhere, 0, 1)
 
     def _take_over(self) -> int:
         """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
-        code = 128 + signal.SIGKILL
+        status = self._end if self._end is not None else os.waitpid(self._pid, 0)[1]
+        code = family.exit_code(status)
+        if not self._command:  # it may have been killed before it could say what it had started
+            self._make_room_for(min(family.children(), default=0))
         while True:
             for pid, status in family.news():
                 if pid == 0:
@@ -295,8 +302,6 @@ class Front:
                     self._stop()
                 elif pid == self._command and not os.WIFCONTINUED(status):
                     code, self._command = family.exit_code(status), -1
-                elif pid == self._pid and not self._command:
-                    code = family.exit_code(status)
             signum = self._next_signal()
             if signum not in {0, signal.SIGIO, signal.SIGCHLD} and self._command > 0:
                 os.kill(self._command, signum)
@@ -306,7 +311,9 @@ class Front:
         if self._command:
             return
         pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
-        if pid and os.WIFSTOPPED(status) and os.WSTOPSIG(status) != signal.SIGSTOP:
+        if pid and not os.WIFSTOPPED(status):
+            self._end = status
+        elif pid and os.WSTOPSIG(status) != signal.SIGSTOP:
             self._stop()
 
     @staticmethod

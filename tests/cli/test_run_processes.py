@@ -33,6 +33,19 @@ while True:
     signal.pause()
 """
 
+# Its supervisor is killed when the command has been started, and before it could say so.
+_MUTE_SUPERVISOR = """
+import os, signal, sys
+from headway import cli, programs
+
+start = programs.start
+def start_and_be_killed(*arguments, **options):
+    start(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+programs.start = start_and_be_killed
+cli.main()
+"""
+
 
 @pytest.fixture
 def strays() -> Iterator[list[int]]:
@@ -163,6 +176,17 @@ def test_killing_the_supervisor_leaves_the_command_counted(shell: Shell) -> None
 
     assert front.returncode == 5
     assert following.communicate()[0] == "ran\n"
+
+
+def test_killing_the_supervisor_before_it_could_say_what_it_started(shell: Shell) -> None:
+    """The front finds the command among those it inherits."""
+    command = ("run", "--on", "k", "--", "sh", "-c", "sleep 0.01 & exit 5")
+    done = subprocess.run(
+        [sys.executable, "-c", _MUTE_SUPERVISOR, *command], env=shell.environ, check=False
+    )
+
+    assert done.returncode == 5
+    assert shell.status()["leases"] == []
 
 
 def test_a_killed_front_leaves_no_ghost_in_the_queue(shell: Shell) -> None:
