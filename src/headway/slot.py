@@ -31,20 +31,16 @@ class Slot:
     It can be entered again after it was left, but not twice at once.
     """
 
-    __slots__ = ("_lease", "_request", "_turnstile")
+    __slots__ = ("_lease", "request", "turnstile")
 
     def __init__(self, turnstile: Turnstile, request: Request) -> None:
-        self._turnstile, self._request = turnstile, request
+        self.turnstile, self.request = turnstile, request
         self._lease: HeldLease | None = None
-
-    def another(self) -> Slot:
-        """One that asks for the same, and can be in use at the same time."""
-        return Slot(self._turnstile, self._request)
 
     def __enter__(self) -> Lease:
         if self._lease is not None:
             self._refuse_second_entry()
-        self._lease = lease = self._turnstile.acquire(self._request)
+        self._lease = lease = self.turnstile.acquire(self.request)
         _hold(lease.ticket)
         return lease
 
@@ -57,7 +53,7 @@ class Slot:
         lease = self._lease
         try:
             if lease is not None:
-                self._turnstile.give_back(lease)
+                self.turnstile.give_back(lease)
                 _let_go(lease.ticket)
                 lease.disarm()
         finally:
@@ -66,7 +62,7 @@ class Slot:
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             self._refuse_second_entry()
-        lease: HeldLease = await (_aio or _load_aio()).acquire(self._turnstile, self._request)
+        lease: HeldLease = await (_aio or _load_aio()).acquire(self.turnstile, self.request)
         self._lease = lease
         _hold(lease.ticket)
         return lease
@@ -81,7 +77,7 @@ class Slot:
         try:
             if lease is not None and kind is GeneratorExit:
                 # Nothing can be awaited any more: the loop was closed over this task.
-                self._turnstile.give_back(lease)
+                self.turnstile.give_back(lease)
             elif lease is not None:
                 await self._agive_back(lease)
             if lease is not None:
@@ -93,9 +89,9 @@ class Slot:
     async def _agive_back(self, lease: Lease) -> None:
         ticket, held_seconds = lease.ticket, lease.held_seconds
         try:
-            self._turnstile.finish(ticket, held_seconds, patient=False)
+            self.turnstile.finish(ticket, held_seconds, patient=False)
         except Exception:  # noqa: BLE001 - busy or broken: a thread waits, reports and repeats
-            await (_aio or _load_aio()).finish(self._turnstile, ticket, held_seconds)
+            await (_aio or _load_aio()).finish(self.turnstile, ticket, held_seconds)
 
     def _refuse_second_entry(self) -> NoReturn:
         raise HeadwayError(

@@ -175,7 +175,7 @@ class Play:
 
     def park(self, *keys: str) -> None:
         """Put a ticket in line with nobody waiting for it."""
-        ticket = self._governor._turnstile.new_ticket(self._governor.slot(*keys)._request)
+        ticket = self._governor._turnstile.new_ticket(self._governor.slot(*keys).request)
         self._governor._store.request(ticket, wait=True)
         self._parked.append(ticket)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headway import keys
 from headway.llm import models
-from headway.llm.naming import key_of, model_of, provider_of
+from headway.llm.models import in_body, in_path
+from headway.llm.naming import key_of, provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,8 +134,7 @@ def test_settings_win_and_the_longest_path_of_them(host: str, path: str, provide
 )
 def test_a_path_may_name_the_model(path: str, model: str | None) -> None:
     """Gemini, Vertex, Azure and Bedrock say it there."""
-    assert model_of(path, _JSON, None) == model
-    assert model_of(path, _JSON, b'{"model": "of the body"}') == (model or "of the body")
+    assert in_path(path) == model
 
 
 def test_the_top_level_name_is_the_model() -> None:
@@ -143,9 +143,9 @@ def test_the_top_level_name_is_the_model() -> None:
         {"input": {"model": "nested"}}, "model"], "last": "\\\\", "note": "model", "x\\"model": 1,
         "model" : "gpt-\\u0034o" , "tools": [{"properties": {"model": {"type": "string"}}}]}"""
 
-    assert model_of(_CHAT, _JSON, body) == "gpt-4o"
-    assert model_of(_CHAT, _JSON, bytearray(body)) == "gpt-4o"
-    assert model_of(_CHAT, _JSON, body.replace(b'"model" :', b'"modem" :')) is None
+    assert in_body(body, _JSON) == "gpt-4o"
+    assert in_body(bytearray(body), _JSON) == "gpt-4o"
+    assert in_body(body.replace(b'"model" :', b'"modem" :'), _JSON) is None
 
 
 @pytest.mark.parametrize(
@@ -159,16 +159,15 @@ def test_the_top_level_name_is_the_model() -> None:
         b'"model"',
         b"{}",
         b"",
-        None,
         b"model=x&stream=1",
         b'{"model"',
         b'{"model": ' + b"[" * 100_000,
         bytes(range(256)),
     ],
 )
-def test_a_body_without_a_model_has_none(body: bytes | None) -> None:
+def test_a_body_without_a_model_has_none(body: bytes) -> None:
     """What is not understood is no error."""
-    assert model_of(_CHAT, _JSON, body) is None
+    assert in_body(body, _JSON) is None
 
 
 _TEXTS = st.one_of(
@@ -205,7 +204,7 @@ def test_the_quick_way_finds_what_a_parser_finds(
     expected = document.get("model")
     body = write(document).encode("utf-8", "surrogatepass")
 
-    found = model_of(_CHAT, _JSON, body)
+    found = in_body(body, _JSON)
 
     assert found == (expected if isinstance(expected, str) and expected else None)
 
@@ -215,15 +214,15 @@ def test_rare_encodings_are_read(encoding: str) -> None:
     """What a strict parser can read is read."""
     body = json.dumps({"input": "grüße", "model": "m"}, ensure_ascii=False).encode(encoding)
 
-    assert model_of("/v1/embeddings", _JSON, body) == "m"
+    assert in_body(body, _JSON) == "m"
 
 
 @given(st.binary(max_size=200), st.sampled_from([_JSON, "multipart/form-data; boundary=b", ""]))
 def test_no_body_is_an_error(body: bytes, content_type: str) -> None:
     """Any bytes at all."""
-    model_of(_CHAT, content_type, body)
-    model_of(_CHAT, content_type, b"--b\r\n" + body)
-    model_of(_CHAT, content_type, b'{"' + body + b'"model":' + body)
+    in_body(body, content_type)
+    in_body(b"--b\r\n" + body, content_type)
+    in_body(b'{"' + body + b'"model":' + body, content_type)
 
 
 @pytest.mark.parametrize("order", ["first", "last", "in the middle", "first of many"])
@@ -248,7 +247,7 @@ def test_a_large_body_is_not_parsed(order: str, monkeypatch: pytest.MonkeyPatch)
     body = json.dumps(dict(orders[order])).encode()
     monkeypatch.setattr(models, "json", type("Json", (), {"loads": staticmethod(loads)}))
 
-    assert model_of(_CHAT, _JSON, body) == "gpt-4o"
+    assert in_body(body, _JSON) == "gpt-4o"
     assert sum(parsed) < 1000
 
 
@@ -268,14 +267,12 @@ def test_a_form_may_name_the_model() -> None:
     )
     content_type = f"multipart/form-data; boundary={boundary}"
 
-    assert model_of("/v1/audio/transcriptions", content_type, body) == "whisper-1"
+    assert in_body(body, content_type) == "whisper-1"
     whole = bytearray(body + f"--{boundary}--\r\n".encode())
-    assert model_of("/v1/audio/transcriptions", content_type, whole) == "whisper-1"
-    assert model_of("/v1/audio/transcriptions", "multipart/form-data", body) is None
-    assert model_of("/v1/audio/transcriptions", content_type, body[:-120]) is None
-    assert (
-        model_of("/v1/audio/transcriptions", "multipart/x; boundary=b", b"--b\r\n\r\n--b") is None
-    )
+    assert in_body(whole, content_type) == "whisper-1"
+    assert in_body(body, "multipart/form-data") is None
+    assert in_body(body[:-120], content_type) is None
+    assert in_body(b"--b\r\n\r\n--b", "multipart/x; boundary=b") is None
 
 
 @pytest.mark.parametrize(

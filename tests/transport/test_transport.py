@@ -332,7 +332,7 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
     client.post(URL, json=ASK)
     client.post(URL, content=iter([json.dumps(ASK).encode()]))
     client.get("https://api.openai.com/v1/models")
-    client.post("https://example.org/v1beta/models/gemini-9:generateContent", json={})
+    client.post("https://example.org/v1beta/models/gemini-9:generateContent", json={"model": "x"})
     named.post(URL, json=ASK)
 
     assert keys == [

@@ -45,7 +45,7 @@ class LeasedBody:
         except BaseException as error:
             self._break_off(error, call)
             raise
-        call.slot.__exit__(None, None, None)
+        call.__exit__(None, None, None)
         self._call = None
         call.judge()
 
@@ -58,7 +58,7 @@ class LeasedBody:
                 self._stream.close()
         finally:
             if call is not None:
-                call.slot.__exit__(None, None, None)
+                call.__exit__(None, None, None)
                 self._call = None
 
     def _break_off(self, error: BaseException, call: Call) -> None:
@@ -93,7 +93,7 @@ class AsyncLeasedBody:
         except BaseException as error:
             await self._break_off(error, call)
             raise
-        await call.slot.__aexit__(None, None, None)
+        await call.__aexit__(None, None, None)
         self._call = None
         call.judge()
 
@@ -106,10 +106,10 @@ class AsyncLeasedBody:
                 await self._stream.aclose()
         except BaseException as error:
             if call is not None:
-                await call.slot.__aexit__(type(error), error, error.__traceback__)
+                await call.__aexit__(type(error), error, error.__traceback__)
             raise
         if call is not None:
-            await call.slot.__aexit__(None, None, None)
+            await call.__aexit__(None, None, None)
             self._call = None
 
     async def _break_off(self, error: BaseException, call: Call) -> None:

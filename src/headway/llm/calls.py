@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.llm.advice import advice_of
 from headway.llm.endings import watch
+from headway.slot import Slot
 from headway.telling import warn
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from headway.llm.advice import Advice
     from headway.llm.endings import Ending
     from headway.llm.families import Family
-    from headway.slot import Lease, Slot
+    from headway.slot import Lease
 
 # What a body is doing: somebody waits for its next piece, or nobody does. Those that are idle
 # may have been dropped; how often that was seen is counted on from here (``dropped.py``).
@@ -26,21 +27,17 @@ _REFUSALS = (429, 503, 529)
 
 
 class Target:
-    """A model of a provider, as one governor counts it."""
+    """A model of a provider, as one governor counts it; what every call of it asks for."""
 
-    __slots__ = ("_slot", "governor", "key", "provider_key")
+    __slots__ = ("governor", "key", "provider_key", "slot")
 
     def __init__(self, governor: Governor, key: str, provider_key: str, slot: Slot) -> None:
         self.governor, self.key, self.provider_key = governor, key, provider_key
-        self._slot = slot
-
-    def new_call(self, family: Family, *, raise_truncated: bool) -> Call:
-        """A call that has no slot yet."""
-        return Call(self, self._slot.another(), family, raise_truncated=raise_truncated)
+        self.slot = slot
 
 
-class Call:
-    """A request, from the queue to the end of its answer."""
+class Call(Slot):
+    """The slot of one request, from the queue to the end of its answer."""
 
     __slots__ = (
         "__weakref__",
@@ -52,16 +49,13 @@ class Call:
         "is_refused",
         "lease",
         "pulse",
-        "slot",
     )
 
     lease: Lease
 
-    def __init__(
-        self, target: Target, slot: Slot, family: Family, *, raise_truncated: bool
-    ) -> None:
-        self._target, self.slot, self._family = target, slot, family
-        self._raise_truncated = raise_truncated
+    def __init__(self, target: Target, family: Family, *, raise_truncated: bool) -> None:
+        super().__init__(target.slot.turnstile, target.slot.request)
+        self._target, self._family, self._raise_truncated = target, family, raise_truncated
         self.ending: Ending | None = None
         self.advice: Advice | None = None
         self.is_refused = False
@@ -94,7 +88,7 @@ class Call:
             self._cool_down(self.advice)
         elif not self.is_refused:
             try:
-                self._target.governor.turnstile.prove(self.lease.ticket)
+                self.turnstile.prove(self.lease.ticket)
             except Exception as error:  # noqa: BLE001 - the answer is worth more
                 self._say("could not tell that it was answered", error)
 
@@ -103,8 +97,7 @@ class Call:
         key = target.provider_key if advice.whole_provider else target.key
         try:
             target.governor.cool_down(key, advice.seconds, reason=advice.reason)
-            teller = target.governor.turnstile.teller
-            teller.rate_limited(self.lease.ticket, key, advice.seconds)
+            self.turnstile.teller.rate_limited(self.lease.ticket, key, advice.seconds)
         except Exception as error:  # noqa: BLE001 - the answer is worth more
             self._say(f"could not pause {key} ({advice.reason})", error)
 
@@ -126,7 +119,7 @@ class Call:
 
     def _truncated(self, reason: str) -> None:
         try:
-            self._target.governor.turnstile.teller.truncated(self.lease.ticket, reason)
+            self.turnstile.teller.truncated(self.lease.ticket, reason)
         except Exception as error:  # noqa: BLE001 - the answer is worth more
             self._say(f"could not tell that it was cut ({reason})", error)
 

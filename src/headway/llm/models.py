@@ -52,21 +52,9 @@ _PART_HEADERS_AT_MOST = 4096
 _MODEL_AT_MOST = 4096
 
 
-def model_of(path: str, content_type: str, body: bytes | bytearray | None) -> str | None:
-    """The model that the path names, or else the body; ``None`` if neither does. Never raises."""
-    named = _in_path(path)
-    if named is not None or not body:
-        return named
-    if "multipart/" in content_type.lower():
-        return _in_form(content_type, body)
-    try:
-        return _in_json(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 @lru_cache(maxsize=1024)
-def _in_path(path: str) -> str | None:
+def in_path(path: str) -> str | None:
+    """The model that a path names, if it does."""
     path = path.partition("?")[0]
     for pattern in _PATHS:
         found = pattern.search(path)
@@ -75,10 +63,20 @@ def _in_path(path: str) -> str | None:
     return None
 
 
-def _in_json(body: bytes | bytearray) -> str | None:
+def in_body(body: bytes | bytearray, content_type: str) -> str | None:
+    """The model that a body names; ``None`` if it names none. Never raises."""
     usual = _FIRST.match(body) or _AMONG_THE_LAST.match(body, max(0, body.rfind(_NAME)))
-    if usual and body[usual.start() - 1 : usual.start()] != b"\\":
-        return usual[1].decode()
+    try:
+        if usual and body[usual.start() - 1 : usual.start()] != b"\\":
+            return usual[1].decode()
+        if "multipart/" in content_type.lower():
+            return _in_form(content_type, body)
+        return _in_json(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _in_json(body: bytes | bytearray) -> str | None:
     if not body[:_FRONT].lstrip(_JSON_SPACE).startswith(b"{") or b"\x00" in body[:4]:
         return _parsed(body) if _may_be_json(body) else None
     to_spend = max(_FRONT, len(body))  # then it is cheaper to parse all of it, once

@@ -1,4 +1,4 @@
-"""Which key a call counts on: its provider by the base URL, its model by path or body."""
+"""Which key a call counts on, and which provider is behind its base URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from headway import base_urls
 from headway.errors import ConfigError
 from headway.keys import llm_key
 from headway.lean import blake2b
-from headway.llm.models import model_of as model_of  # noqa: PLC0414 - it is part of naming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from headway.governor import default
 from headway.llm.calls import Target
-from headway.llm.naming import key_of, model_of, provider_of
+from headway.llm.models import in_body, in_path
+from headway.llm.naming import key_of, provider_of
 
 if TYPE_CHECKING:
     from headway.governor import Governor
@@ -36,7 +37,7 @@ class Targets:
         provider, model = self._places.get((url.netloc, path)) or self._place(governor, url, path)
         if model is None and (body := body_of(request)):
             is_json = body.startswith(b"{")  # then its headers need not be asked
-            model = model_of("", "" if is_json else request.headers.get("content-type", ""), body)
+            model = in_body(body, "" if is_json else request.headers.get("content-type", ""))
         target = self._targets.get((provider, model))
         if target is None or target.governor is not governor:
             if len(self._targets) >= _CACHE_SIZE:
@@ -49,7 +50,7 @@ class Targets:
         provider = self._options.provider or provider_of(url.netloc.decode(), path, known)
         if len(self._places) >= _CACHE_SIZE:
             self._places.clear()
-        place = self._places[url.netloc, path] = provider, model_of(path, "", b"")
+        place = self._places[url.netloc, path] = provider, in_path(path)
         return place
 
     def _new(self, governor: Governor, provider: str, model: str | None) -> Target:

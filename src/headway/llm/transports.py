@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from headway import aio
 from headway.errors import HeadwayError
 from headway.llm import dropped, retrying
+from headway.llm.calls import Call
 from headway.llm.families import family_of
 from headway.llm.options import Options
 from headway.llm.retrying import TurnedAway
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from headway.events import Event
     from headway.governor import Governor
-    from headway.llm.calls import Call
     from headway.llm.families import Family
     from headway.llm.retrying import Retry
 
@@ -97,12 +97,11 @@ class HeadwayTransport(_Transport):
     def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
-        call = self._targets.find(request, path).new_call(
-            family, raise_truncated=self._options.raise_truncated
-        )
+        target = self._targets.find(request, path)
+        call = Call(target, family, raise_truncated=self._options.raise_truncated)
         response = None
         try:
-            call.lease = dropped.enter(call.slot)
+            call.lease = dropped.enter(call)
             response = inner.handle_request(request)
             call.learn(response, path)
             call.pass_on()
@@ -115,9 +114,9 @@ class HeadwayTransport(_Transport):
                 if response is not None:
                     response.close()
             finally:
-                call.slot.__exit__(type(error), error, error.__traceback__)
+                call.__exit__(type(error), error, error.__traceback__)
             raise
-        call.slot.__exit__(None, None, None)
+        call.__exit__(None, None, None)
         return response, call
 
     def close(self) -> None:
@@ -194,12 +193,11 @@ class AsyncHeadwayTransport(_AsyncTransport):
     async def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
-        call = self._targets.find(request, path).new_call(
-            family, raise_truncated=self._options.raise_truncated
-        )
+        target = self._targets.find(request, path)
+        call = Call(target, family, raise_truncated=self._options.raise_truncated)
         response = None
         try:
-            call.lease = await dropped.aenter(call.slot)
+            call.lease = await dropped.aenter(call)
             response = await inner.handle_async_request(request)
             call.learn(response, path)
             if call.takes_time_to_pass_on:
@@ -215,9 +213,9 @@ class AsyncHeadwayTransport(_AsyncTransport):
                 if response is not None and not isinstance(error, GeneratorExit):
                     await response.aclose()
             finally:
-                await call.slot.__aexit__(type(error), error, error.__traceback__)
+                await call.__aexit__(type(error), error, error.__traceback__)
             raise
-        await call.slot.__aexit__(None, None, None)
+        await call.__aexit__(None, None, None)
         return response, call
 
     async def aclose(self) -> None:
