@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.llm.kit import DIALECTS, Client
 from tests.llm.server import Server, serving
 
 if TYPE_CHECKING:
@@ -16,3 +17,16 @@ def server() -> Iterator[Server]:
     """A model server of the test's own."""
     with serving() as server:
         yield server
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    """Each dialect in turn."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def client(request: pytest.FixtureRequest, server: Server, dialect: str) -> Client:
+    """A client of each dialect, with streams and without."""
+    return Client(server, dialect, streams=request.param)

@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from tests.llm.server import Server
 
 
-@pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> str:
-    """Each dialect in turn."""
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def client(request: pytest.FixtureRequest, server: Server, dialect: str) -> Client:
-    """A client of each dialect, with streams and without."""
-    return Client(server, dialect, streams=request.param)
-
-
 def test_a_text_is_said_verbatim(client: Client) -> None:
     """What the prompt asks to be said comes back whole, letter by letter."""
     got = client.ask("Please say: grüße an  alle, 世界 🙂!")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.llm.kit import DIALECTS, Client
+from tests.llm.kit import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _SAY = "[say: one two three four]"
-
-
-@pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> str:
-    """Each dialect in turn."""
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def client(request: pytest.FixtureRequest, server: Server, dialect: str) -> Client:
-    """A client of each dialect, with streams and without."""
-    return Client(server, dialect, streams=request.param)
 
 
 def _received(client: Client, **plan: Any) -> tuple[bytes, bool]:

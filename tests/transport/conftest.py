@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import httpx2
 import pytest
-from tests.llm.server import Server, serving
+from tests.llm.conftest import server
 from tests.slots.conftest import govern, url
 
 import headway
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.llm.server import Server
     from tests.transport.crews import Start
 
-__all__ = ["govern", "url"]
+__all__ = ["govern", "server", "url"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -45,13 +46,6 @@ def governor() -> Iterator[Governor]:
     """One in memory, with one slot for everything that is called."""
     with Governor("memory://", limits={"llm": 1}) as governor:
         yield governor
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A model server of the test's own."""
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TOO_MANY = 429
 _UNAVAILABLE = 503
 _OVERLOADED = 529
-_REFUSALS = (_TOO_MANY, _UNAVAILABLE, _OVERLOADED)
+REFUSALS = (_TOO_MANY, _UNAVAILABLE, _OVERLOADED)
 
 _MANY_SECONDS = 600
 
@@ -45,7 +45,7 @@ def advice_of(status: int, headers: Mapping[str, str], now: float) -> Advice | N
 
     A 503 without any advice is none: one backend had a bad moment.
     """
-    if status not in _REFUSALS:
+    if status not in REFUSALS:
         return None
     told = {name.lower(): value.strip() for name, value in headers.items()}
     clock = moments.Clock(now, told.get("date"))

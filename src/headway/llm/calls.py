@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from headway.llm.advice import advice_of
+from headway.llm.advice import REFUSALS, advice_of
 from headway.llm.endings import watch
 from headway.slot import Slot
 from headway.telling import warn
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 READING, IDLE = -1, 0
 
 _GOOD = range(200, 300)
-# Too many requests, unavailable, overloaded: come back later.
-_REFUSALS = (429, 503, 529)
 
 
 class Target:
@@ -71,7 +69,7 @@ class Call(Slot):
                 kind = headers.get("content-type", "")
                 if "json" not in kind or "stream" in path:  # any other JSON is no stream
                     self.ending = watch(path, kind, headers.get("content-encoding", ""))
-            elif status in _REFUSALS:
+            elif status in REFUSALS:
                 self.is_refused = True
                 self.advice = advice_of(status, headers, time.time())
         except Exception as error:  # noqa: BLE001 - the answer is worth more

@@ -69,13 +69,7 @@ def send(retry: Retry, family: Family, attempt: Callable[[], Any]) -> Any:
     """Call ``attempt`` until it succeeds; the last answer if it is always turned away."""
     import stamina  # noqa: PLC0415
 
-    caller = stamina.RetryingCaller(
-        attempts=retry.attempts,
-        timeout=None,
-        wait_initial=_FIRST_WAIT_SECONDS,
-        wait_max=retry.max_wait_seconds,
-        wait_jitter=_JITTER_SECONDS,
-    )
+    caller = stamina.RetryingCaller(**_pace(retry))
     try:
         return caller(_deciding(retry, family), attempt)
     except TurnedAway as last:
@@ -86,17 +80,21 @@ async def asend(retry: Retry, family: Family, attempt: Callable[[], Awaitable[An
     """Like ``send``, for a coroutine function."""
     import stamina  # noqa: PLC0415
 
-    caller = stamina.AsyncRetryingCaller(
-        attempts=retry.attempts,
-        timeout=None,
-        wait_initial=_FIRST_WAIT_SECONDS,
-        wait_max=retry.max_wait_seconds,
-        wait_jitter=_JITTER_SECONDS,
-    )
+    caller = stamina.AsyncRetryingCaller(**_pace(retry))
     try:
         return await caller(_deciding(retry, family), attempt)
     except TurnedAway as last:
         return last.response
+
+
+def _pace(retry: Retry) -> dict[str, Any]:
+    return {
+        "attempts": retry.attempts,
+        "timeout": None,
+        "wait_initial": _FIRST_WAIT_SECONDS,
+        "wait_max": retry.max_wait_seconds,
+        "wait_jitter": _JITTER_SECONDS,
+    }
 
 
 def _deciding(retry: Retry, family: Family) -> Callable[[Exception], bool | float]:

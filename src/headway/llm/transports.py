@@ -8,7 +8,7 @@ because the clients' signatures name the base classes.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from headway import aio
 from headway.errors import HeadwayError
@@ -40,20 +40,19 @@ else:
     _Transport = _AsyncTransport = object
 
 
-class HeadwayTransport(_Transport):
-    """Has every request of a client wait for its slot on ``llm/<provider>/<model>``.
+Below = TypeVar("Below")
 
-    Give it to the client as ``transport``. The slot is taken before a request is sent and
-    is free again when its answer has ended, however it ends. Without ``provider`` the host
-    tells it, without ``governor`` the home's counts, and without ``transport`` requests go
-    out as httpx would send them. ``timeout`` bounds the time in the queue alone.
-    """
+
+class _Gate(Generic[Below]):
+    """What both transports are told, and where their requests go on to."""
+
+    _asynchronous: ClassVar[bool]
 
     def __init__(
         self,
         provider: str | None = None,
         governor: Governor | None = None,
-        transport: httpx.BaseTransport | httpx2.BaseTransport | None = None,
+        transport: Below | None = None,
         *,
         task: str | None = None,
         priority: int = 0,
@@ -72,8 +71,24 @@ class HeadwayTransport(_Transport):
             raise_truncated=raise_truncated,
             retry=retry,
         )
-        self._routes = Routes(transport, asynchronous=False)
+        self._routes = Routes(transport, asynchronous=self._asynchronous)
         self._targets = Targets(self._options)
+
+    def _new_call(self, request: Any, path: str, family: Family) -> Call:
+        target = self._targets.find(request, path)
+        return Call(target, family, raise_truncated=self._options.raise_truncated)
+
+
+class HeadwayTransport(_Gate["httpx.BaseTransport | httpx2.BaseTransport"], _Transport):
+    """Has every request of a client wait for its slot on ``llm/<provider>/<model>``.
+
+    Give it to the client as ``transport``. The slot is taken before a request is sent and
+    is free again when its answer has ended, however it ends. Without ``provider`` the host
+    tells it, without ``governor`` the home's counts, and without ``transport`` requests go
+    out as httpx would send them. ``timeout`` bounds the time in the queue alone.
+    """
+
+    _asynchronous = False
 
     @overload
     def handle_request(self, request: httpx.Request) -> httpx.Response: ...
@@ -97,8 +112,7 @@ class HeadwayTransport(_Transport):
     def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
-        target = self._targets.find(request, path)
-        call = Call(target, family, raise_truncated=self._options.raise_truncated)
+        call = self._new_call(request, path, family)
         response = None
         try:
             call.lease = dropped.enter(call)
@@ -141,34 +155,12 @@ class HeadwayTransport(_Transport):
             self.close()
 
 
-class AsyncHeadwayTransport(_AsyncTransport):
+class AsyncHeadwayTransport(
+    _Gate["httpx.AsyncBaseTransport | httpx2.AsyncBaseTransport"], _AsyncTransport
+):
     """The same for async clients, on asyncio."""
 
-    def __init__(
-        self,
-        provider: str | None = None,
-        governor: Governor | None = None,
-        transport: httpx.AsyncBaseTransport | httpx2.AsyncBaseTransport | None = None,
-        *,
-        task: str | None = None,
-        priority: int = 0,
-        timeout: float | str | None = None,
-        on_wait: Callable[[Event], None] | None = None,
-        raise_truncated: bool = False,
-        retry: int | Retry | None = None,
-    ) -> None:
-        self._options = Options(
-            provider=provider,
-            governor=governor,
-            task=task,
-            priority=priority,
-            timeout=timeout,
-            on_wait=on_wait,
-            raise_truncated=raise_truncated,
-            retry=retry,
-        )
-        self._routes = Routes(transport, asynchronous=True)
-        self._targets = Targets(self._options)
+    _asynchronous = True
 
     @overload
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
@@ -193,8 +185,7 @@ class AsyncHeadwayTransport(_AsyncTransport):
     async def _send(self, request: Any, family: Family) -> tuple[Any, Call]:
         inner = self._routes.find(family, request.url)
         path = request.url.path
-        target = self._targets.find(request, path)
-        call = Call(target, family, raise_truncated=self._options.raise_truncated)
+        call = self._new_call(request, path, family)
         response = None
         try:
             call.lease = await dropped.aenter(call)
