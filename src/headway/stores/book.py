@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from headway.keys import collection_order
 from headway.limits import UNCAPPED
 
@@ -85,7 +87,7 @@ WINDOW_SECONDS = 61.0
 
 def milliseconds(clock: float) -> int:
     """A time of the clock as admissions are noted by; never earlier than it was."""
-    return -int(-clock * 1000 // 1)
+    return math.ceil(clock * 1000)
 
 
 def window(clock: float) -> tuple[int, int]:
