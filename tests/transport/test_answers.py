@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,25 @@ def test_headers_are_enough_to_prove(lib: Any, governor: Governor, proven: list[
     response.close()
 
 
+@pytest.mark.parametrize("how", ["refused", "timed out", "cancelled"])
+def test_a_probe_without_an_answer_proves_nothing(
+    lib: Any, call: Callable[..., Any], governor: Governor, how: str
+) -> None:
+    """The next one tries, alone again: a provider in trouble is not stormed by all who wait."""
+    errors = {"timed out": lib.ReadTimeout("slow"), "cancelled": asyncio.CancelledError()}
+    governor.set_limit("llm", 3)
+    governor.cool_down(KEY, 0)
+
+    with contextlib.suppress(lib.ReadTimeout, asyncio.CancelledError):
+        call(Provider(lib, status=503, refuses=errors.get(how)))
+
+    with governor.slot(KEY, wait=False):
+        blocked_by = governor.capacity(KEY).blocked_by
+        assert blocked_by is not None
+        assert blocked_by.reason == "cooling"
+    assert governor.capacity(KEY).blocked_by is None
+
+
 def test_trouble_with_what_an_answer_teaches_never_replaces_it(
     lib: Any,
     call: Callable[..., Any],
@@ -134,13 +154,14 @@ def test_trouble_with_what_an_answer_teaches_never_replaces_it(
 
     monkeypatch.setattr(governor, "cool_down", fail)
     monkeypatch.setattr(governor.turnstile, "prove", fail)
+    monkeypatch.setattr(governor.turnstile, "stand_back", fail)
     assert call(Provider(lib, status=429)).status_code == 429
     assert call(Provider(lib)).status_code == 200
     monkeypatch.setattr(calls, "advice_of", fail)
     assert call(Provider(lib, status=429)).status_code == 429
 
     assert used(governor) == 0
-    assert [record.levelname for record in caplog.records].count("WARNING") == 3
+    assert [record.levelname for record in caplog.records].count("WARNING") == 4
     assert "the disk is on fire" in caplog.text
 
 

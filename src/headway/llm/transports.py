@@ -114,6 +114,8 @@ class HeadwayTransport(_Transport):
             try:
                 if response is not None:
                     response.close()
+                elif call.may_be_first:
+                    call.stand_back()
             finally:
                 call.slot.__exit__(type(error), error, error.__traceback__)
             raise
@@ -212,7 +214,9 @@ class AsyncHeadwayTransport(_AsyncTransport):
                 return response, call
         except BaseException as error:
             try:
-                if response is not None and not isinstance(error, GeneratorExit):
+                if response is None and call.may_be_first:
+                    await _stand_back(call, error)
+                elif response is not None and not isinstance(error, GeneratorExit):
                     await response.aclose()
             finally:
                 await call.slot.__aexit__(type(error), error, error.__traceback__)
@@ -240,6 +244,13 @@ class AsyncHeadwayTransport(_AsyncTransport):
             await self._routes.given.__aexit__(kind, error, trace)
         else:
             await self.aclose()
+
+
+async def _stand_back(call: Call, error: BaseException) -> None:
+    if isinstance(error, GeneratorExit):  # the loop was closed: nothing can be awaited
+        call.stand_back()
+    else:
+        await aio.in_thread(call.stand_back)
 
 
 def _refuse_other_loops() -> None:
