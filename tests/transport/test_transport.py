@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -334,6 +335,8 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
     client.get("https://api.openai.com/v1/models")
     client.post("https://example.org/v1beta/models/gemini-9:generateContent", json={})
     named.post(URL, json=ASK)
+    client.post(URL, data={"model": "ears"}, files={"file": io.BytesIO(b"la la la")})
+    client.post(URL, files={"model": ("model.bin", b"no name")})
 
     assert keys == [
         KEY,
@@ -341,8 +344,11 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
         "llm/openai",
         "llm/example.org/gemini-9",
         "llm/mine/gpt",
+        "llm/openai/ears",
+        "llm/openai",
     ]
     assert b"".join(provider.asked[1].stream) == json.dumps(ASK).encode(), "it was read before"
+    assert b"la la la" in b"".join(provider.asked[5].stream), "its file was read before"
 
 
 def test_two_streams_of_one_model_do_not_touch_each_other(lib: Any) -> None:
