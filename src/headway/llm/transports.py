@@ -89,7 +89,7 @@ class HeadwayTransport(_Transport):
             response, call = self._send(request, family)
             if not call.is_refused:
                 return response
-            response.read()
+            retrying.take_in(response, family)
             raise TurnedAway(response, call.advice)
 
         return retrying.send(retry, family, attempt)
@@ -188,7 +188,7 @@ class AsyncHeadwayTransport(_AsyncTransport):
             response, call = await self._send(request, family)
             if not call.is_refused:
                 return response
-            await response.aread()
+            await retrying.atake_in(response, family)
             raise TurnedAway(response, call.advice)
 
         return await retrying.asend(retry, family, attempt)
