@@ -28,7 +28,7 @@ from headway import Governor, HeadwayError
 from headway.llm import TruncatedStream, calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Call = tuple[str, float | None, str, int]
 
@@ -242,6 +242,42 @@ def test_a_stream_that_was_whole_before_it_failed_is_not_truncated(
     with pytest.raises(lib.ReadError):
         call(Provider(lib, [*WHOLE, lib.ReadError("reset")], headers=SSE))
     assert "truncated" not in heard.kinds()
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
+def test_who_closes_a_stream_under_its_reader_is_told_nothing(
+    lib: Any, governor: Governor, *, breaks: bool
+) -> None:
+    """Somebody pressed a stop button; the reader finds the connection gone, or nothing more."""
+    heard = Heard(governor)
+    end = [lib.ReadError("closed")] if breaks else []
+
+    def closed_under_it() -> Iterator[bytes]:
+        yield CUT[0]
+        response.close()
+        for error in end:
+            raise error
+
+    provider = Provider(lib, headers=SSE)
+    provider.pieces = closed_under_it()  # type: ignore[assignment]
+    response = open_stream(client_of(lib, governor, provider, raise_truncated=True))
+    with contextlib.suppress(lib.ReadError):
+        assert b"".join(response.iter_raw()) == CUT[0]
+
+    async def on_a_loop() -> None:
+        provider = Provider(lib, [*CUT, *(end or [b""])], headers=SSE)
+        client = async_client_of(lib, governor, provider, raise_truncated=True)
+        response = await open_stream(client)
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        reading = asyncio.ensure_future(anext(pieces, b""))
+        await asyncio.sleep(0)
+        await response.aclose()
+        with contextlib.suppress(lib.ReadError):
+            assert await reading == b""
+
+    asyncio.run(on_a_loop())
+    assert heard.kinds() == ["granted", "released"] * 2
 
 
 def test_who_leaves_early_is_told_nothing(lib: Any, governor: Governor) -> None:

@@ -47,7 +47,8 @@ class LeasedBody:
             raise
         call.slot.__exit__(None, None, None)
         self._call = None
-        call.judge()
+        if self._is_open:
+            call.judge()
 
     def close(self) -> None:
         """The provider is hung up on first, so that nobody is let in beside a running request."""
@@ -62,11 +63,13 @@ class LeasedBody:
                 self._call = None
 
     def _break_off(self, error: BaseException, call: Call) -> None:
+        was_open = self._is_open  # or somebody else closes it, who knows what they do
         try:
             self.close()
         except Exception as trouble:  # noqa: BLE001 - told with the error that came first
             error.add_note(f"closing the response failed too: {trouble!r}")
-        call.broke_off(error)
+        if was_open:
+            call.broke_off(error)
 
 
 class AsyncLeasedBody:
@@ -95,7 +98,8 @@ class AsyncLeasedBody:
             raise
         await call.slot.__aexit__(None, None, None)
         self._call = None
-        call.judge()
+        if self._is_open:
+            call.judge()
 
     async def aclose(self) -> None:
         """Like ``close`` of a plain body; a cancellation does not stop it half-way."""
@@ -113,8 +117,10 @@ class AsyncLeasedBody:
             self._call = None
 
     async def _break_off(self, error: BaseException, call: Call) -> None:
+        was_open = self._is_open
         try:
             await self.aclose()
         except Exception as trouble:  # noqa: BLE001 - told with the error that came first
             error.add_note(f"closing the response failed too: {trouble!r}")
-        call.broke_off(error)
+        if was_open:
+            call.broke_off(error)
