@@ -26,7 +26,7 @@ from tests.transport.kit import (
 from tests.transport.kit import stream as streamed
 
 import headway
-from headway import DeadlockRefused, Governor, QueueTimeout
+from headway import DeadlockRefused, Governor, QueueTimeout, background
 from headway.llm import HeadwayTransport, dropped
 
 if TYPE_CHECKING:
@@ -197,6 +197,22 @@ def test_a_stream_dropped_by_a_program_that_sits_still_is_found(
     del response, pieces
 
     until(lambda: used(governor) == 0)
+
+
+def test_an_answer_that_nobody_can_look_after_is_an_answer(
+    lib: Any, governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system without threads to spare, or a program at its end, has none for us."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gc.collect()
+    until(lambda: not dropped._is_watched)
+    monkeypatch.setattr(background, "start", fail)
+
+    assert ask(client_of(lib, governor, Provider(lib))).content == b"{}"
+    assert used(governor) == 0
 
 
 def _looking_by_hand(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -15,6 +15,7 @@ import gc
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -39,7 +40,8 @@ def look_after(call: Call) -> None:
     """From now on, until its body has ended."""
     _open.add(ref(call, _open.discard))
     if not _is_watched:
-        _start()
+        with suppress(RuntimeError):  # no more threads: an answer is here, and the next one tries
+            _start()
 
 
 def enter(slot: Slot) -> Lease:
