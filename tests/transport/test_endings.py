@@ -364,8 +364,24 @@ def test_what_is_not_known_is_not_called_cut_off() -> None:
 
     assert _is_complete(PATHS["gemini"], EVENTS, [large])
     assert not _is_complete(PATHS["gemini"], EVENTS, [large[:-2]])
-    pings = b": ping\n\n" * 10_000
-    assert _is_complete(PATHS["messages"], EVENTS, [recorded("messages").raw, pings])
+
+
+@pytest.mark.parametrize("line_break", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("chunk", [7, 1_000, 10_000_000])
+def test_comments_do_not_push_events_out_of_sight(chunk: int, line_break: bytes) -> None:
+    """Some servers send them all the while that a model thinks."""
+    stream = recorded("messages")
+    comments = b": please wait\n\n" * 40_000
+
+    def is_complete(raw: bytes) -> bool:
+        raw = raw.replace(b"\n", line_break)
+        parts = [raw[at : at + chunk] for at in range(0, len(raw), chunk)]
+        return _is_complete(PATHS["messages"], EVENTS, parts)
+
+    assert is_complete(stream.raw + comments)
+    assert is_complete(comments + stream.raw)
+    assert not is_complete(stream.raw[: stream.last] + comments)
+    assert not is_complete(comments)
 
 
 def test_a_stream_without_a_byte_is_cut_off(dialect: str) -> None:
