@@ -233,7 +233,7 @@ def test_each_choice_has_an_end_of_its_own() -> None:
 
     assert not _chat(first, second)
     assert not _chat(event({"choices": both}))
-    assert _chat(second, first)
+    assert not _chat(second, first)
 
 
 _ERRORS: list[tuple[str, Any, str]] = [
@@ -356,6 +356,28 @@ def test_an_image_may_come_with_the_finish_reason(reason: str) -> None:
 
     assert _is_complete(PATHS["gemini"], EVENTS, [whole])
     assert not _is_complete(PATHS["gemini"], EVENTS, [whole[:-40]])
+
+
+@pytest.mark.parametrize("dialect", ["chat", "gemini"])
+def test_of_several_answers_each_has_to_end(dialect: str) -> None:
+    """They take turns in one stream, and one is often shorter than another."""
+    many, reason = ("choices", "finish_reason") if dialect == "chat" else _MANY_OF_GEMINI
+
+    def says(index: int, why: str | None = None) -> bytes:
+        return event({many: [{"index": index, "delta": {"tool_calls": []}, reason: why}]})
+
+    def is_complete(*events: bytes) -> bool:
+        return _is_complete(PATHS[dialect], EVENTS, events)
+
+    begun = says(0), says(1), says(0), says(1)
+    assert not is_complete(*begun, says(0, "STOP"))
+    assert not is_complete(*begun, says(1, "STOP"))
+    assert is_complete(*begun, says(0, "STOP"), says(1), says(1, "STOP"))
+    assert is_complete(*begun, says(0, "STOP"), b"data: [DONE]\n\n")
+    assert is_complete(*begun, says(0, "STOP"), event({"error": {"code": 503}}))
+
+
+_MANY_OF_GEMINI = "candidates", "finishReason"
 
 
 def test_what_is_not_known_is_not_called_cut_off() -> None:
