@@ -165,6 +165,27 @@ def test_trouble_with_what_an_answer_teaches_never_replaces_it(
     assert "the disk is on fire" in caplog.text
 
 
+def test_trouble_when_closing_never_replaces_a_cancellation(
+    lib: Any, call: Callable[..., Any], governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes while the others are told of the answer, which is given up then."""
+    provider = Provider(lib)
+
+    def strike(_: object) -> None:
+        raise asyncio.CancelledError("enough")
+
+    def fail() -> None:
+        raise lib.CloseError("second")
+
+    monkeypatch.setattr(governor.turnstile, "prove", strike)
+    provider.on_close = fail
+    with pytest.raises(asyncio.CancelledError, match="enough") as raised:
+        call(provider)
+
+    assert "second" in raised.value.__notes__[0]
+    assert (used(governor), provider.open) == (0, 0)
+
+
 # -- ends that came too early ------------------------------------------------------------
 
 

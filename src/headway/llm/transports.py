@@ -116,6 +116,8 @@ class HeadwayTransport(_Transport):
                     response.close()
                 elif call.may_be_first:
                     call.stand_back()
+            except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+                error.add_note(f"closing the response failed too: {trouble!r}")
             finally:
                 call.slot.__exit__(type(error), error, error.__traceback__)
             raise
@@ -218,6 +220,8 @@ class AsyncHeadwayTransport(_AsyncTransport):
                     await _stand_back(call, error)
                 elif response is not None and not isinstance(error, GeneratorExit):
                     await response.aclose()
+            except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+                error.add_note(f"closing the response failed too: {trouble!r}")
             finally:
                 await call.slot.__aexit__(type(error), error, error.__traceback__)
             raise
