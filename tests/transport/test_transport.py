@@ -289,6 +289,25 @@ def test_a_call_inside_a_stream_that_has_the_only_slot_is_refused(
     assert ask(client).status_code == 200
 
 
+def test_a_stream_that_another_thread_reads_can_be_waited_for(lib: Any, governor: Governor) -> None:
+    """Who opened it does not wait for itself; who reads it still would."""
+    client = client_of(lib, governor, Provider(lib, WHOLE))
+    go_on = threading.Event()
+    waiting = client_of(lib, governor, Provider(lib), on_wait=lambda _: go_on.set())
+    response = open_stream(client)
+
+    def read() -> None:
+        for _ in response.iter_raw():
+            assert go_on.wait(20)
+            with pytest.raises(DeadlockRefused):
+                ask(client)
+
+    reader = Worker(read)
+    assert ask(waiting).status_code == 200
+    reader.result()
+    assert used(governor) == 0
+
+
 def test_waiting_is_told_and_bounded(lib: Any, governor: Governor) -> None:
     """``on_wait`` hears of it; ``timeout`` ends it with an error that is not the provider's."""
     waits: list[str] = []

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 # How long what was dropped on a loop may take to be closed there.
+_PAUSES_OF_THREADS_SECONDS = (0, 0.01, 0.1)
 _PAUSES_SECONDS = (0, 0, 0, 0, 0.01, 0.03, 0.1, 0.3)
 
 _open: set[ref[Call]] = set()
@@ -45,12 +46,17 @@ def look_after(call: Call) -> None:
 
 
 def enter(slot: Slot) -> Lease:
-    """Take a slot that only the caller's own streams may keep from it: some may be dropped."""
-    try:
-        return slot.__enter__()
-    except DeadlockRefused:
-        gc.collect()
-        return slot.__enter__()
+    """Take a slot that only the caller's own streams may keep from it: some may be dropped.
+
+    Or handed to a thread that is about to read them.
+    """
+    for pause_seconds in _PAUSES_OF_THREADS_SECONDS:
+        try:
+            return slot.__enter__()
+        except DeadlockRefused:
+            gc.collect()
+            time.sleep(pause_seconds)
+    return slot.__enter__()
 
 
 async def aenter(slot: Slot) -> Lease:
