@@ -93,6 +93,17 @@ class Slot:
         except Exception:  # noqa: BLE001 - busy or broken: a thread waits, reports and repeats
             await (_aio or _load_aio()).finish(self.turnstile, ticket, held_seconds)
 
+    def hand_to(self, user: Callable[[], bool]) -> None:
+        """Whoever entered it has handed it to the present thread or task; ``user`` knows that one.
+
+        A wait of the former is none for itself from now on, and one of the latter is.
+        """
+        lease = self._lease
+        if lease is not None:
+            lease.ticket.user = user
+            if lease.ticket not in _held.get():
+                _hold(lease.ticket)
+
     def _refuse_second_entry(self) -> NoReturn:
         raise HeadwayError(
             "this slot is in use; call slot() once for each with block that runs at a time"
@@ -241,7 +252,9 @@ class HeldLease(Lease):
 def held_here() -> tuple[str, ...]:
     """The ids of the leases that the present thread or task runs under."""
     held = _held.get()
-    return tuple([ticket.id for ticket in held if not ticket.ended]) if held else ()
+    if not held:
+        return ()
+    return tuple([t.id for t in held if not t.ended and (t.user is None or t.user())])
 
 
 def forget_after_fork() -> None:

@@ -6,6 +6,7 @@ from headway.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Literal, TypeAlias
 
     Refusal: TypeAlias = Literal[
@@ -65,7 +66,8 @@ class Ticket:
     borrow, the nearest first. The store fills in the rest: ``rank``
     (its place in every line it stands in), ``at`` (the one key it waits at),
     ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
-    once somebody else has ended it. ``ended`` means that its caller has given it back.
+    once somebody else has ended it. ``ended`` means that its caller has given it back, and
+    ``user`` tells, if it was handed to another thread or task, whether that is the present one.
     """
 
     __slots__ = (
@@ -83,6 +85,7 @@ class Ticket:
         "since",
         "task",
         "token",
+        "user",
         "verdict",
         "weight",
         "within",
@@ -108,6 +111,7 @@ class Ticket:
         self.reserved: list[str] = []
         self.borrowed: dict[str, str] = {}
         self.verdict: Decision | None = None
+        self.user: Callable[[], bool] | None = None
         self.ended = False
 
     @property

@@ -238,6 +238,15 @@ class Turnstile:
             self.store.prove(ticket)
             self.switchboard.deliver()
 
+    def stand_back(self, ticket: Ticket) -> None:
+        """The provider will not answer what runs under a lease, so its end proves nothing.
+
+        If that was the first to try after a cool-down, the next one tries, alone again.
+        """
+        if ticket.arrival:
+            self.store.stand_back(ticket)
+            self.switchboard.deliver()
+
     def find_out(self, ticket: Ticket) -> None:
         """Make sure that we know of a loss, if our lease was taken back by now."""
         known = ticket.ended or ticket.verdict is not None or self.closed

@@ -46,6 +46,11 @@ class Diary:
         for key in [key for key, trying in self._trying.items() if trying == lease_id]:
             self.open(key)
 
+    def stood_back(self, lease_id: str) -> None:
+        """A lease no longer tries its keys, and has shown nothing."""
+        for key in [key for key, trying in self._trying.items() if trying == lease_id]:
+            del self._trying[key]
+
     def hand_over(self, lease_id: str, heir: str) -> None:
         """What a lease tries, another one goes on with."""
         for key in [key for key, trying in self._trying.items() if trying == lease_id]:

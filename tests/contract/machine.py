@@ -301,6 +301,18 @@ class StoresAgree(RuleBasedStateMachine):
         twins.holder.prove(twins.real)
         self._compare()
 
+    @precondition(lambda self: self.before[0].leases)
+    @rule(pick=picks)
+    def stand_back(self, pick: int) -> None:
+        """The provider will not answer somebody."""
+        twins = self._pick(self.before[0].leases, pick)
+        if twins is None or twins.holder not in self.holders:
+            return
+        self.diary.stood_back(twins.id)
+        self.model.stand_back(twins.model)
+        twins.holder.stand_back(twins.real)
+        self._compare()
+
     @precondition(lambda self: self.before[0].tickets())
     @rule(pick=picks, noticed=st.sampled_from(["by a watcher", "by a census", "by a newcomer"]))
     def die(self, pick: int, noticed: str) -> None:

@@ -148,6 +148,12 @@ class Rig:
         self.owner(ticket).prove(ticket)
         self.look()
 
+    def stand_back(self, ticket: Ticket) -> None:
+        """The provider will not answer a lease."""
+        self._diary.stood_back(ticket.id)
+        self.owner(ticket).stand_back(ticket)
+        self.look()
+
     def wait(self, seconds: float) -> None:
         """Time passes, and somebody looks after what that brings."""
         self.clock.move(seconds)

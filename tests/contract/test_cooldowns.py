@@ -62,7 +62,7 @@ def test_the_rest_follows_when_the_first_was_answered(rig: Rig, how: str) -> Non
     assert rig.state(PROVIDER).cooldown is None
 
 
-@pytest.mark.parametrize("how", ["revoked", "died"])
+@pytest.mark.parametrize("how", ["revoked", "died", "stood back"])
 def test_a_probe_that_was_not_answered_proves_nothing(rig: Rig, how: str) -> None:
     """The next one tries, alone again."""
     if how == "died" and not rig.house.mortal:
@@ -73,6 +73,10 @@ def test_a_probe_that_was_not_answered_proves_nothing(rig: Rig, how: str) -> Non
     assert rig.running(*tickets) == tickets[:1]
     if how == "revoked":
         rig.revoke(tickets[0])
+    elif how == "stood back":
+        rig.stand_back(tickets[0])
+        assert rig.running(*tickets) == tickets[:2]
+        rig.release(tickets[0])
     else:
         rig.kill(2)
         rig.store.census()

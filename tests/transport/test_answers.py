@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from headway import Governor, HeadwayError
 from headway.llm import TruncatedStream, calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Call = tuple[str, float | None, str, int]
 
@@ -120,6 +121,25 @@ def test_headers_are_enough_to_prove(lib: Any, governor: Governor, proven: list[
     response.close()
 
 
+@pytest.mark.parametrize("how", ["refused", "timed out", "cancelled"])
+def test_a_probe_without_an_answer_proves_nothing(
+    lib: Any, call: Callable[..., Any], governor: Governor, how: str
+) -> None:
+    """The next one tries, alone again: a provider in trouble is not stormed by all who wait."""
+    errors = {"timed out": lib.ReadTimeout("slow"), "cancelled": asyncio.CancelledError()}
+    governor.set_limit("llm", 3)
+    governor.cool_down(KEY, 0)
+
+    with contextlib.suppress(lib.ReadTimeout, asyncio.CancelledError):
+        call(Provider(lib, status=503, refuses=errors.get(how)))
+
+    with governor.slot(KEY, wait=False):
+        blocked_by = governor.capacity(KEY).blocked_by
+        assert blocked_by is not None
+        assert blocked_by.reason == "cooling"
+    assert governor.capacity(KEY).blocked_by is None
+
+
 def test_trouble_with_what_an_answer_teaches_never_replaces_it(
     lib: Any,
     call: Callable[..., Any],
@@ -134,14 +154,36 @@ def test_trouble_with_what_an_answer_teaches_never_replaces_it(
 
     monkeypatch.setattr(governor, "cool_down", fail)
     monkeypatch.setattr(governor.turnstile, "prove", fail)
+    monkeypatch.setattr(governor.turnstile, "stand_back", fail)
     assert call(Provider(lib, status=429)).status_code == 429
     assert call(Provider(lib)).status_code == 200
     monkeypatch.setattr(calls, "advice_of", fail)
     assert call(Provider(lib, status=429)).status_code == 429
 
     assert used(governor) == 0
-    assert [record.levelname for record in caplog.records].count("WARNING") == 3
+    assert [record.levelname for record in caplog.records].count("WARNING") == 4
     assert "the disk is on fire" in caplog.text
+
+
+def test_trouble_when_closing_never_replaces_a_cancellation(
+    lib: Any, call: Callable[..., Any], governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes while the others are told of the answer, which is given up then."""
+    provider = Provider(lib)
+
+    def strike(_: object) -> None:
+        raise asyncio.CancelledError("enough")
+
+    def fail() -> None:
+        raise lib.CloseError("second")
+
+    monkeypatch.setattr(governor.turnstile, "prove", strike)
+    provider.on_close = fail
+    with pytest.raises(asyncio.CancelledError, match="enough") as raised:
+        call(provider)
+
+    assert "second" in raised.value.__notes__[0]
+    assert (used(governor), provider.open) == (0, 0)
 
 
 # -- ends that came too early ------------------------------------------------------------
@@ -221,6 +263,42 @@ def test_a_stream_that_was_whole_before_it_failed_is_not_truncated(
     with pytest.raises(lib.ReadError):
         call(Provider(lib, [*WHOLE, lib.ReadError("reset")], headers=SSE))
     assert "truncated" not in heard.kinds()
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
+def test_who_closes_a_stream_under_its_reader_is_told_nothing(
+    lib: Any, governor: Governor, *, breaks: bool
+) -> None:
+    """Somebody pressed a stop button; the reader finds the connection gone, or nothing more."""
+    heard = Heard(governor)
+    end = [lib.ReadError("closed")] if breaks else []
+
+    def closed_under_it() -> Iterator[bytes]:
+        yield CUT[0]
+        response.close()
+        for error in end:
+            raise error
+
+    provider = Provider(lib, headers=SSE)
+    provider.pieces = closed_under_it()  # type: ignore[assignment]
+    response = open_stream(client_of(lib, governor, provider, raise_truncated=True))
+    with contextlib.suppress(lib.ReadError):
+        assert b"".join(response.iter_raw()) == CUT[0]
+
+    async def on_a_loop() -> None:
+        provider = Provider(lib, [*CUT, *(end or [b""])], headers=SSE)
+        client = async_client_of(lib, governor, provider, raise_truncated=True)
+        response = await open_stream(client)
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        reading = asyncio.ensure_future(anext(pieces, b""))
+        await asyncio.sleep(0)
+        await response.aclose()
+        with contextlib.suppress(lib.ReadError):
+            assert await reading == b""
+
+    asyncio.run(on_a_loop())
+    assert heard.kinds() == ["granted", "released"] * 2
 
 
 def test_who_leaves_early_is_told_nothing(lib: Any, governor: Governor) -> None:

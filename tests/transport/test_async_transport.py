@@ -325,7 +325,7 @@ def test_who_forgot_a_stream_is_not_refused_because_of_it(lib: Any, governor: Go
 def test_a_call_inside_a_stream_that_has_the_only_slot_is_refused(
     lib: Any, governor: Governor
 ) -> None:
-    """Also from a task that was started inside it."""
+    """Also from a task that was started inside it, or when another one has read a piece of it."""
 
     async def main() -> None:
         client = client_of(lib, governor, Provider(lib, WHOLE))
@@ -334,10 +334,38 @@ def test_a_call_inside_a_stream_that_has_the_only_slot_is_refused(
                 await ask(client)
             with pytest.raises(DeadlockRefused):
                 await asyncio.create_task(ask(client))
+        async with streamed(client) as response:
+            pieces = response.aiter_raw()
+            await asyncio.ensure_future(anext(pieces))
+            with pytest.raises(DeadlockRefused):
+                await ask(client)
         assert (await ask(client)).status_code == 200
 
     asyncio.run(main())
     assert_clean(governor)
+
+
+def test_a_stream_that_another_task_reads_can_be_waited_for(lib: Any, governor: Governor) -> None:
+    """Who opened it does not wait for itself; who reads it still would."""
+
+    async def main() -> None:
+        client = client_of(lib, governor, Provider(lib, WHOLE))
+        go_on = asyncio.Event()
+        waiting = client_of(lib, governor, Provider(lib), on_wait=lambda _: go_on.set())
+        response = await open_stream(client)
+
+        async def read() -> None:
+            async for _ in response.aiter_raw():
+                await go_on.wait()
+                with pytest.raises(DeadlockRefused):
+                    await ask(client)
+
+        reader = asyncio.create_task(read())
+        assert (await ask(waiting)).status_code == 200
+        await reader
+
+    asyncio.run(main())
+    assert used(governor) == 0
 
 
 def test_waiting_is_told_and_bounded(lib: Any, governor: Governor) -> None:

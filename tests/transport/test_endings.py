@@ -233,7 +233,7 @@ def test_each_choice_has_an_end_of_its_own() -> None:
 
     assert not _chat(first, second)
     assert not _chat(event({"choices": both}))
-    assert _chat(second, first)
+    assert not _chat(second, first)
 
 
 _ERRORS: list[tuple[str, Any, str]] = [
@@ -358,14 +358,52 @@ def test_an_image_may_come_with_the_finish_reason(reason: str) -> None:
     assert not _is_complete(PATHS["gemini"], EVENTS, [whole[:-40]])
 
 
+@pytest.mark.parametrize("dialect", ["chat", "gemini"])
+def test_of_several_answers_each_has_to_end(dialect: str) -> None:
+    """They take turns in one stream, and one is often shorter than another."""
+    many, reason = ("choices", "finish_reason") if dialect == "chat" else _MANY_OF_GEMINI
+
+    def says(index: int, why: str | None = None) -> bytes:
+        return event({many: [{"index": index, "delta": {"tool_calls": []}, reason: why}]})
+
+    def is_complete(*events: bytes) -> bool:
+        return _is_complete(PATHS[dialect], EVENTS, events)
+
+    begun = says(0), says(1), says(0), says(1)
+    assert not is_complete(*begun, says(0, "STOP"))
+    assert not is_complete(*begun, says(1, "STOP"))
+    assert is_complete(*begun, says(0, "STOP"), says(1), says(1, "STOP"))
+    assert is_complete(*begun, says(0, "STOP"), b"data: [DONE]\n\n")
+    assert is_complete(*begun, says(0, "STOP"), event({"error": {"code": 503}}))
+
+
+_MANY_OF_GEMINI = "candidates", "finishReason"
+
+
 def test_what_is_not_known_is_not_called_cut_off() -> None:
     """A last event that was too large to be kept may have been the end."""
     large = event({"candidates": [{"finishReason": "STOP", "content": "A" * 100_000}]})
 
     assert _is_complete(PATHS["gemini"], EVENTS, [large])
     assert not _is_complete(PATHS["gemini"], EVENTS, [large[:-2]])
-    pings = b": ping\n\n" * 10_000
-    assert _is_complete(PATHS["messages"], EVENTS, [recorded("messages").raw, pings])
+
+
+@pytest.mark.parametrize("line_break", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("chunk", [7, 1_000, 10_000_000])
+def test_comments_do_not_push_events_out_of_sight(chunk: int, line_break: bytes) -> None:
+    """Some servers send them all the while that a model thinks."""
+    stream = recorded("messages")
+    comments = b": please wait\n\n" * 40_000
+
+    def is_complete(raw: bytes) -> bool:
+        raw = raw.replace(b"\n", line_break)
+        parts = [raw[at : at + chunk] for at in range(0, len(raw), chunk)]
+        return _is_complete(PATHS["messages"], EVENTS, parts)
+
+    assert is_complete(stream.raw + comments)
+    assert is_complete(comments + stream.raw)
+    assert not is_complete(stream.raw[: stream.last] + comments)
+    assert not is_complete(comments)
 
 
 def test_a_stream_without_a_byte_is_cut_off(dialect: str) -> None:

@@ -10,6 +10,7 @@ import stamina
 import tenacity.nap
 from tests.slots.support import Held
 from tests.transport.kit import URL, Heard, Provider, ask, async_client_of, client_of, used
+from tests.transport.kit import stream as streamed
 
 from headway import Governor, QueueTimeout
 from headway.llm import Retry
@@ -132,6 +133,26 @@ def test_the_last_answer_is_the_callers(
     assert (response.status_code, response.content) == (429, b"{}")
     assert len(provider.asked) == 2
     assert used(governor) == 0
+
+
+@pytest.mark.usefixtures("_at_once", "waits")
+def test_the_last_answer_can_be_read_in_every_way(
+    lib: Any, call: Callable[..., Any], governor: Governor
+) -> None:
+    """As it came, and as if it just had: what a client notes when it is read is there too."""
+    assert call(Moody(lib, 429, 429), retry=2).elapsed.total_seconds() >= 0.0
+
+    with streamed(client_of(lib, governor, Moody(lib, 429, 429), retry=2)) as response:
+        assert used(governor) == 0
+        assert b"".join(response.iter_raw()) == b"{}"
+
+    async def main() -> bytes:
+        client = async_client_of(lib, governor, Moody(lib, 429, 429), retry=2)
+        async with streamed(client) as response:
+            assert used(governor) == 0
+            return b"".join([piece async for piece in response.aiter_raw()])
+
+    assert asyncio.run(main()) == b"{}"
 
 
 @pytest.mark.usefixtures("_at_once", "waits")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -132,3 +133,31 @@ def test_connections_are_as_many_as_there_are_slots(lib: Any, server: Server) ->
                     assert (await call).status_code == 200
 
     asyncio.run(main())
+
+
+def test_a_forked_child_has_connections_of_its_own(
+    lib: Any, governor: Governor, server: Server
+) -> None:
+    """On one of its parent's, the answers of both would mix."""
+    connected: list[str] = []
+
+    def trace(event: str, _: object) -> None:
+        if event == "connection.connect_tcp.complete":
+            connected.append(event)
+
+    url, extensions = f"{server.url}/v1/chat/completions", {"trace": trace}
+    with lib.Client(transport=HeadwayTransport("openai", governor)) as client:
+        client.post(url, json=ASK, extensions=extensions)
+        client.post(url, json=ASK, extensions=extensions)
+        assert len(connected) == 1
+
+        pid = os.fork()
+        if not pid:
+            try:
+                client.post(url, json=ASK, extensions=extensions)
+            finally:
+                os._exit(len(connected))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+
+        client.post(url, json=ASK, extensions=extensions)
+        assert len(connected) == 1

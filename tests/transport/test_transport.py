@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from tests.transport.kit import (
 from tests.transport.kit import stream as streamed
 
 import headway
-from headway import DeadlockRefused, Governor, QueueTimeout
+from headway import DeadlockRefused, Governor, QueueTimeout, background
 from headway.llm import HeadwayTransport, dropped
 
 if TYPE_CHECKING:
@@ -198,6 +199,22 @@ def test_a_stream_dropped_by_a_program_that_sits_still_is_found(
     until(lambda: used(governor) == 0)
 
 
+def test_an_answer_that_nobody_can_look_after_is_an_answer(
+    lib: Any, governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system without threads to spare, or a program at its end, has none for us."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gc.collect()
+    until(lambda: not dropped._is_watched)
+    monkeypatch.setattr(background, "start", fail)
+
+    assert ask(client_of(lib, governor, Provider(lib))).content == b"{}"
+    assert used(governor) == 0
+
+
 def _looking_by_hand(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Nobody looks but the test; the answer grows with every collection."""
     gc.collect()
@@ -272,6 +289,25 @@ def test_a_call_inside_a_stream_that_has_the_only_slot_is_refused(
     assert ask(client).status_code == 200
 
 
+def test_a_stream_that_another_thread_reads_can_be_waited_for(lib: Any, governor: Governor) -> None:
+    """Who opened it does not wait for itself; who reads it still would."""
+    client = client_of(lib, governor, Provider(lib, WHOLE))
+    go_on = threading.Event()
+    waiting = client_of(lib, governor, Provider(lib), on_wait=lambda _: go_on.set())
+    response = open_stream(client)
+
+    def read() -> None:
+        for _ in response.iter_raw():
+            assert go_on.wait(20)
+            with pytest.raises(DeadlockRefused):
+                ask(client)
+
+    reader = Worker(read)
+    assert ask(waiting).status_code == 200
+    reader.result()
+    assert used(governor) == 0
+
+
 def test_waiting_is_told_and_bounded(lib: Any, governor: Governor) -> None:
     """``on_wait`` hears of it; ``timeout`` ends it with an error that is not the provider's."""
     waits: list[str] = []
@@ -334,6 +370,8 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
     client.get("https://api.openai.com/v1/models")
     client.post("https://example.org/v1beta/models/gemini-9:generateContent", json={"model": "x"})
     named.post(URL, json=ASK)
+    client.post(URL, data={"model": "ears"}, files={"file": io.BytesIO(b"la la la")})
+    client.post(URL, files={"model": ("model.bin", b"no name")})
 
     assert keys == [
         KEY,
@@ -341,8 +379,11 @@ def test_the_model_comes_from_the_body_or_the_path_or_is_not_known(
         "llm/openai",
         "llm/example.org/gemini-9",
         "llm/mine/gpt",
+        "llm/openai/ears",
+        "llm/openai",
     ]
     assert b"".join(provider.asked[1].stream) == json.dumps(ASK).encode(), "it was read before"
+    assert b"la la la" in b"".join(provider.asked[5].stream), "its file was read before"
 
 
 def test_two_streams_of_one_model_do_not_touch_each_other(lib: Any) -> None:

@@ -84,11 +84,25 @@ class Call(Slot):
         """Have everyone wait or go on, while this call still has its slot."""
         if self.advice is not None:
             self._cool_down(self.advice)
-        elif not self.is_refused:
+        elif self.is_refused:
+            self.stand_back()
+        else:
             try:
                 self.turnstile.prove(self.lease.ticket)
             except Exception as error:  # noqa: BLE001 - the answer is worth more
                 self._say("could not tell that it was answered", error)
+
+    @property
+    def may_be_first(self) -> bool:
+        """Whether it has its slot and the others may wait for what it is answered."""
+        return hasattr(self, "lease") and bool(self.lease.ticket.arrival)
+
+    def stand_back(self) -> None:
+        """Nothing was answered that the others could go by: let the next one try."""
+        try:
+            self.turnstile.stand_back(self.lease.ticket)
+        except Exception as error:  # noqa: BLE001 - the answer, or the lack of one, is worth more
+            self._say("could not let the next one try", error)
 
     def _cool_down(self, advice: Advice) -> None:
         target = self._target

@@ -15,6 +15,7 @@ import gc
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 # How long what was dropped on a loop may take to be closed there.
+_PAUSES_OF_THREADS_SECONDS = (0, 0.01, 0.1)
 _PAUSES_SECONDS = (0, 0, 0, 0, 0.01, 0.03, 0.1, 0.3)
 
 _open: set[ref[Call]] = set()
@@ -39,16 +41,22 @@ def look_after(call: Call) -> None:
     """From now on, until its body has ended."""
     _open.add(ref(call, _open.discard))
     if not _is_watched:
-        _start()
+        with suppress(RuntimeError):  # no more threads: an answer is here, and the next one tries
+            _start()
 
 
 def enter(slot: Slot) -> Lease:
-    """Take a slot that only the caller's own streams may keep from it: some may be dropped."""
-    try:
-        return slot.__enter__()
-    except DeadlockRefused:
-        gc.collect()
-        return slot.__enter__()
+    """Take a slot that only the caller's own streams may keep from it: some may be dropped.
+
+    Or handed to a thread that is about to read them.
+    """
+    for pause_seconds in _PAUSES_OF_THREADS_SECONDS:
+        try:
+            return slot.__enter__()
+        except DeadlockRefused:
+            gc.collect()
+            time.sleep(pause_seconds)
+    return slot.__enter__()
 
 
 async def aenter(slot: Slot) -> Lease:

@@ -26,6 +26,9 @@ _CONTEXT = 512
 _CUT_BACK_ABOVE = 262_144
 _PIECE = 65_536
 _HEADER = 2
+# By which servers keep a connection alive while a model thinks, for as long as it may.
+_COMMENTS = re.compile(rb"(?<=\n):[^\r\n]*\r?\n")
+_BLANK_LINES = re.compile(rb"\n(?:\r?\n){2,}")
 
 _DIALECTS: tuple[tuple[re.Pattern[str], Dialect], ...] = (
     (re.compile(r"/completions$"), last_words.chat),
@@ -94,7 +97,7 @@ class Ending:
             count += 1
             size += len(self._parts[-count])
         recent = b"".join(self._parts[-count:])
-        if size == self._size or _line_at(recent, size - _KEPT) < _CONTEXT:
+        if size == self._size or _line_at(recent, size - _KEPT) < _CONTEXT or b"\n:" in recent:
             return False
         self._parts, self._size = [recent], size
         self._head, self._is_from_start = b"", False
@@ -107,6 +110,8 @@ class Ending:
         kept with what stands before it.
         """
         text = b"".join(self._parts)
+        if len(text) > _KEPT and b"\n:" in text:
+            text = _BLANK_LINES.sub(b"\n\n", _COMMENTS.sub(b"", text))
         start, cut = 0, len(text) - _KEPT
         if cut > 0:
             line = _line_at(text, cut)

@@ -50,6 +50,7 @@ class Family:
         "connections",
         "name",
         "proxy",
+        "stored",
         "transport",
         "truncated",
     )
@@ -68,7 +69,7 @@ class Family:
         # How many connections there are is for the slots to say: whoever waited for one here
         # would do it with a slot in hand.
         self.connections = module.Limits(max_connections=None, max_keepalive_connections=100)
-        self.proxy = module.Proxy
+        self.proxy, self.stored = module.Proxy, module.ByteStream
         self.connection_errors: tuple[type[Exception], ...] = (
             module.NetworkError,
             module.ConnectTimeout,

@@ -32,6 +32,7 @@ _LAST_RESPONSES = frozenset(
 )
 _LAST_MESSAGES = frozenset((b"message_stop", _ERROR))
 _NO_NEWS = frozenset((b"ping", b"keepalive"))
+_ANOTHER = re.compile(rb'"index"\s*:\s*[1-9]')
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 # A name may also stand in what a model wants to call a tool with; so often we look further.
 _TRIES = 16
@@ -77,12 +78,14 @@ class _Event:
 
 def chat(remains: Remains) -> bool:
     """OpenAI's chat completions, and all that imitate them: ``[DONE]``, or a finish reason."""
-    return _is_over(remains, lambda event: _by_reason(event, *_CHAT))
+    is_over = _is_over(remains, lambda event: _by_reason(event, *_CHAT))
+    return is_over and _is_each_over(remains, "choices", "finish_reason")
 
 
 def gemini(remains: Remains) -> bool:
     """Gemini's events: a finish reason, or a prompt that is blocked."""
-    return _is_over(remains, lambda event: _by_reason(event, *_GEMINI))
+    is_over = _is_over(remains, lambda event: _by_reason(event, *_GEMINI))
+    return is_over and _is_each_over(remains, "candidates", "finishReason")
 
 
 def responses(remains: Remains) -> bool:
@@ -116,6 +119,27 @@ def _is_over(remains: Remains, says: Callable[[_Event], _Says]) -> bool:
         if said is not _Says.NOTHING:
             return said is not _Says.GOING_ON
     return not remains.is_all
+
+
+def _is_each_over(remains: Remains, choices: str, reason: str) -> bool:
+    """Where several answers come at a time, each has an end of its own: no other one goes on."""
+    if not _ANOTHER.search(remains.tail):
+        return True
+    finished: set[str] = set()
+    for event in _events_from_the_end(remains):
+        known = _parsed(event.data) if event.is_whole else None
+        if event.data.strip() == b"[DONE]" or event.name == _ERROR or _tells_error(known, b""):
+            return True
+        listed = known.get(choices) if isinstance(known, dict) else None
+        for choice in listed if isinstance(listed, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            index = str(choice.get("index") or 0)
+            if choice.get(reason) not in _NO_REASON:
+                finished.add(index)
+            elif index not in finished:
+                return False
+    return True
 
 
 def _events_from_the_end(remains: Remains) -> Iterator[_Event]:

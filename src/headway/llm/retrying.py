@@ -57,12 +57,36 @@ class Retry:
 
 
 class TurnedAway(Exception):  # noqa: N818 - it is what happened, not what went wrong
-    """The provider asks to come later. The response is read, so that its slot is free."""
+    """The provider asks to come later. The response was taken in, so that its slot is free."""
 
     def __init__(self, response: Any, advice: Advice | None) -> None:
         super().__init__(f"answered {response.status_code}")
         self.response = response
         self.seconds = None if advice is None else advice.seconds
+
+
+def take_in(response: Any, family: Family) -> None:
+    """Free the slot of a refusal that may be the last: its caller reads it as if it just came."""
+    if response.is_closed:
+        return
+    body = response.stream
+    try:
+        raw = b"".join(body)
+    finally:
+        body.close()
+    response.stream = family.stored(raw)
+
+
+async def atake_in(response: Any, family: Family) -> None:
+    """Like ``take_in``, on a loop."""
+    if response.is_closed:
+        return
+    body = response.stream
+    try:
+        raw = b"".join([piece async for piece in body])
+    finally:
+        await body.aclose()
+    response.stream = family.stored(raw)
 
 
 def send(retry: Retry, family: Family, attempt: Callable[[], Any]) -> Any:

@@ -5,8 +5,10 @@ A client that is given a transport leaves the proxies of its environment to it.
 
 from __future__ import annotations
 
+import os
 import urllib.request
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from headway.errors import ConfigError
 from headway.llm.families import package_of
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from headway.llm.families import Family
 
 _PROXIED = ("http", "https")
+_known: set[ref[Routes]] = set()
 
 
 class Routes:
@@ -31,6 +34,7 @@ class Routes:
         self._package = package_of(given)
         self._made: dict[tuple[str, str], Any] = {}
         self._proxies: dict[str, str] | None = None
+        _known.add(ref(self, _known.discard))
 
     def find(self, family: Family, url: Any) -> Any:
         """The transport for this URL."""
@@ -53,6 +57,13 @@ class Routes:
         """Those that are to be closed."""
         return [*self._made.values()] if self.given is None else [self.given]
 
+    def forget_after_fork(self) -> None:
+        """What was made has open connections, which stay the parent's: two would mix on them.
+
+        Not closed: another thread may have been inside.
+        """
+        self._made = {}
+
     def _make(self, family: Family, proxy: str) -> Any:
         make = family.async_transport if self._asynchronous else family.transport
         through = {"proxy": family.proxy(proxy)} if proxy else {}
@@ -73,3 +84,13 @@ def _proxy_for(proxies: dict[str, str], url: Any) -> str:
     proxy = proxies.get(url.scheme) or proxies.get("all", "")
     host = f"{url.host}:{url.port}" if url.port else url.host
     return "" if not proxy or urllib.request.proxy_bypass(host) else proxy
+
+
+def _forget_after_fork() -> None:
+    for known in [*_known]:
+        routes = known()
+        if routes is not None:
+            routes.forget_after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

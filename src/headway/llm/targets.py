@@ -35,9 +35,14 @@ class Targets:
             governor = self._governor = default()
         url = request.url
         provider, model = self._places.get((url.netloc, path)) or self._place(governor, url, path)
-        if model is None and (body := body_of(request)):
-            is_json = body.startswith(b"{")  # then its headers need not be asked
-            model = in_body(body, "" if is_json else request.headers.get("content-type", ""))
+        if model is None:
+            body = body_of(request)
+            if body is None:
+                model = _in_fields(request.stream)
+            elif body:
+                is_json = body.startswith(b"{")  # then its headers need not be asked
+                kind = "" if is_json else request.headers.get("content-type", "")
+                model = in_body(body, kind)
         target = self._targets.get((provider, model))
         if target is None or target.governor is not governor:
             if len(self._targets) >= _CACHE_SIZE:
@@ -72,3 +77,14 @@ def body_of(request: Any) -> bytes | None:
     except RuntimeError:  # RequestNotRead, of either family
         return None
     return body
+
+
+def _in_fields(stream: Any) -> str | None:
+    """The model that a form names; its files are for the provider to read."""
+    fields = getattr(stream, "fields", None)
+    for field in fields if isinstance(fields, list) else ():
+        if getattr(field, "name", None) == "model":
+            value = getattr(field, "value", None)  # a file has none
+            name = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            return name if name and isinstance(name, str) else None
+    return None

@@ -104,7 +104,7 @@ class HeadwayTransport(_Gate["httpx.BaseTransport | httpx2.BaseTransport"], _Tra
             response, call = self._send(request, family)
             if not call.is_refused:
                 return response
-            response.read()
+            retrying.take_in(response, family)
             raise TurnedAway(response, call.advice)
 
         return retrying.send(retry, family, attempt)
@@ -127,6 +127,10 @@ class HeadwayTransport(_Gate["httpx.BaseTransport | httpx2.BaseTransport"], _Tra
             try:
                 if response is not None:
                     response.close()
+                elif call.may_be_first:
+                    call.stand_back()
+            except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+                error.add_note(f"closing the response failed too: {trouble!r}")
             finally:
                 call.__exit__(type(error), error, error.__traceback__)
             raise
@@ -177,7 +181,7 @@ class AsyncHeadwayTransport(
             response, call = await self._send(request, family)
             if not call.is_refused:
                 return response
-            await response.aread()
+            await retrying.atake_in(response, family)
             raise TurnedAway(response, call.advice)
 
         return await retrying.asend(retry, family, attempt)
@@ -201,8 +205,12 @@ class AsyncHeadwayTransport(
                 return response, call
         except BaseException as error:
             try:
-                if response is not None and not isinstance(error, GeneratorExit):
+                if response is None and call.may_be_first:
+                    await _stand_back(call, error)
+                elif response is not None and not isinstance(error, GeneratorExit):
                     await response.aclose()
+            except Exception as trouble:  # noqa: BLE001 - told with the error that came first
+                error.add_note(f"closing the response failed too: {trouble!r}")
             finally:
                 await call.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -229,6 +237,13 @@ class AsyncHeadwayTransport(
             await self._routes.given.__aexit__(kind, error, trace)
         else:
             await self.aclose()
+
+
+async def _stand_back(call: Call, error: BaseException) -> None:
+    if isinstance(error, GeneratorExit):  # the loop was closed: nothing can be awaited
+        call.stand_back()
+    else:
+        await aio.in_thread(call.stand_back)
 
 
 def _refuse_other_loops() -> None:

@@ -95,6 +95,13 @@ class Admission:
             state.cooldown = None
         return [state.key for state in tried]
 
+    def stop_trying(self, lease: Ticket) -> GivenBack:
+        """It proves nothing by its end: whatever it tried, somebody else may try."""
+        given_back = GivenBack()
+        for key in lease.path:
+            given_back += self._stop_trying(lease, key)
+        return given_back
+
     def end_all(
         self, tickets: Iterable[Ticket], *, freed: Iterable[str] = (), opened: Iterable[str] = ()
     ) -> None:

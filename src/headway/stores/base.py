@@ -86,6 +86,9 @@ if TYPE_CHECKING:
         def prove(self, ticket: Ticket) -> None:
             """Our lease was answered: if it was the probe after a cool-down, let the others in."""
 
+        def stand_back(self, ticket: Ticket) -> None:
+            """Our lease will have no answer: if it was the probe, let the next one try."""
+
         def tend(self) -> None:
             """Let in whom only time has kept out."""
 

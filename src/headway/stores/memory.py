@@ -211,6 +211,9 @@ class MemoryStore:
     def prove(self, ticket: Ticket) -> None:
         self._locked(self._pacing.prove, ticket)
 
+    def stand_back(self, ticket: Ticket) -> None:
+        self._locked(self._pacing.stand_back, ticket)
+
     def tend(self) -> None:
         self._locked(self._pacing.tend, list(self._book.gated))
 

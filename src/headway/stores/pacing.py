@@ -72,6 +72,10 @@ class Pacing:
         """The provider has answered this lease: if it was the probe of a key, let everyone in."""
         self._admission.hand_on(GivenBack(opened=self._admission.proved_by(lease)))
 
+    def stand_back(self, lease: Ticket) -> None:
+        """This lease will have no answer: if it was the probe of a key, the next one tries."""
+        self._admission.hand_on(self._admission.stop_trying(lease))
+
     def end_cool_down(self, key: str) -> bool:
         """Let everyone in again at once; false if the key was not left alone."""
         state = self._book.key(key)

@@ -277,6 +277,10 @@ class SqliteStore:
         if self._reader.is_probe(ticket.id):
             self._change(lambda book: self._ledger.pacing(book).prove(ticket))
 
+    def stand_back(self, ticket: Ticket) -> None:
+        if self._reader.is_probe(ticket.id):
+            self._change(lambda book: self._ledger.pacing(book).stand_back(ticket))
+
     def tend(self) -> None:
         self._change(lambda book: self._ledger.pacing(book).tend(book.gated()))
 
