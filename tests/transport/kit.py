@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 from headway.llm import AsyncHeadwayTransport, HeadwayTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import pytest
 
     from headway import Governor
     from headway.events import Event
@@ -155,3 +158,18 @@ def open_stream(client: Any) -> Any:
 
 
 _JSON = {"content-type": "application/json"}
+
+
+def spoil_releases(governor: Governor, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have nothing given back in this store until the answer is called."""
+    store = governor.turnstile.store
+    mended = threading.Event()
+    original = store.release
+
+    def release(*args: Any, **options: Any) -> bool:
+        if not mended.is_set():
+            raise OSError("no such luck")
+        return original(*args, **options)
+
+    monkeypatch.setattr(store, "release", release)
+    return mended.set

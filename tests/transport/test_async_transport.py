@@ -17,7 +17,17 @@ from tests.slots.support import (
     until,
     waiting_tasks,
 )
-from tests.transport.kit import KEY, SSE, WHOLE, Heard, Provider, ask, open_stream, used
+from tests.transport.kit import (
+    KEY,
+    SSE,
+    WHOLE,
+    Heard,
+    Provider,
+    ask,
+    open_stream,
+    spoil_releases,
+    used,
+)
 from tests.transport.kit import async_client_of as client_of
 from tests.transport.kit import stream as streamed
 
@@ -406,15 +416,7 @@ def test_a_store_in_trouble_never_replaces_the_answer(
 ) -> None:
     """The release is repeated until it works; the caller has the answer meanwhile."""
     governor = govern({"llm": 1})
-    store, trouble = governor.turnstile.store, [True]
-    original = store.release
-
-    def release(*args: Any, **options: Any) -> bool:
-        if trouble[0]:
-            raise OSError("no such luck")
-        return original(*args, **options)
-
-    monkeypatch.setattr(store, "release", release)
+    end_of_trouble = spoil_releases(governor, monkeypatch)
 
     async def main() -> None:
         client = client_of(lib, governor, Provider(lib, WHOLE, headers=SSE))
@@ -426,7 +428,7 @@ def test_a_store_in_trouble_never_replaces_the_answer(
 
     asyncio.run(main())
     assert used(governor) == 1
-    trouble[0] = False
+    end_of_trouble()
     until(lambda: used(governor) == 0)
     assert_clean(governor)
 

@@ -21,6 +21,7 @@ from tests.transport.kit import (
     ask,
     client_of,
     open_stream,
+    spoil_releases,
     used,
 )
 from tests.transport.kit import stream as streamed
@@ -470,15 +471,7 @@ def test_a_store_in_trouble_never_replaces_the_answer(
 ) -> None:
     """The release is repeated until it works; the caller has the answer meanwhile."""
     governor = govern({"llm": 1})
-    store, trouble = governor.turnstile.store, [True]
-    original = store.release
-
-    def release(*args: Any, **options: Any) -> bool:
-        if trouble[0]:
-            raise OSError("no such luck")
-        return original(*args, **options)
-
-    monkeypatch.setattr(store, "release", release)
+    end_of_trouble = spoil_releases(governor, monkeypatch)
     client = client_of(lib, governor, Provider(lib, WHOLE, headers=SSE))
 
     if how == "whole":
@@ -487,6 +480,6 @@ def test_a_store_in_trouble_never_replaces_the_answer(
         with streamed(client) as response:
             assert list(response.iter_raw()) == WHOLE
     assert used(governor) == 1
-    trouble[0] = False
+    end_of_trouble()
     until(lambda: used(governor) == 0)
     assert_clean(governor)
