@@ -57,6 +57,14 @@ class Recovery:
         if not book.awaits_someone():
             admission.serve(book.all_keys())
 
+    def clear_out(self, connection: Connection) -> None:
+        """Forget what stands in a database of which nobody is alive."""
+        self._ledger.transact(connection, self._clear_out)
+
+    def _clear_out(self, book: SqlBook) -> None:
+        book.forget_everyone()
+        self._terms.forget_offers(book)
+
     def clear_up(self, connection: Connection, dead: list[str]) -> None:
         """Give back what dead holders left in a database that is in use."""
         if dead:
