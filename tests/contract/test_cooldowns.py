@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.houses import MAX_COOLING_SECONDS
 
+from headway.stores.book import WINDOW_SECONDS
+
 if TYPE_CHECKING:
     from tests.contract.rig import Rig
 
@@ -268,6 +270,19 @@ def test_a_part_of_the_probe_may_wait_for_something_else(rig: Rig) -> None:
     assert rig.at(child) == "llm/anthropic"
     rig.release(other)
     assert rig.runs(child)
+
+
+def test_a_part_of_the_probe_waits_for_the_budget_only(rig: Rig) -> None:
+    """The probe has spent it, and would wait for its part for ever."""
+    rig.limits({PROVIDER: {"requests_per_minute": 1}})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER)
+    other, child = rig.ask(MODEL), rig.ask(MODEL, parent=probe)
+    assert rig.waits(other, child)
+    rig.wait(WINDOW_SECONDS)
+    assert rig.runs(child)
+    assert rig.waits(other)
 
 
 def test_a_wait_for_ones_own_probe_is_refused(rig: Rig) -> None:

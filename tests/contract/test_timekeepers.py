@@ -80,6 +80,16 @@ def test_a_cool_down_is_told_to_who_is_in_line_already(rig: Rig) -> None:
     assert _due(rig, 1) == pytest.approx(20)
 
 
+def test_the_time_is_kept_for_a_part_of_the_probe(rig: Rig) -> None:
+    """It waits for the budget, whatever the others wait for."""
+    rig.limits({PROVIDER: {"requests_per_minute": 1}})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER, by=0)
+    rig.ask(MODEL, parent=probe, by=1)
+    assert _due(rig, 1) == pytest.approx(WINDOW_SECONDS, abs=0.01)
+
+
 def test_the_next_in_line_for_a_budget_is_told_each_time(rig: Rig) -> None:
     """Also if it knows all who hold something: the time is what is new."""
     rig.limits({PROVIDER: {"requests_per_minute": 1}})

@@ -291,8 +291,7 @@ class Admission:
         if state.admits_request() or _takes_over(ticket, state.key):
             return True
         cooldown = state.cooldown
-        within_budget = state.spent + state.promised < state.budget
-        return within_budget and cooldown is not None and self._tries(ticket, cooldown)
+        return state.within_budget and cooldown is not None and self._tries(ticket, cooldown)
 
     def _tries(self, ticket: Ticket, cooldown: Cooldown) -> bool:
         """Whether the probe of a key is a lease that the ticket stands inside of."""
@@ -352,9 +351,11 @@ class Admission:
         head = self._book.head(state.key) if state.admits(1) else None
         if head is not None and state.admits(head.weight):
             yield head
-        if (opened or state.gate & (METERED | COOLING)) and state.admits_request():
+        cools = state.cooldown is not None and not state.cooldown.over
+        if not cools and state.within_budget and (opened or state.gate & (METERED | COOLING)):
             for child in self._book.parked_children():
-                if child.at == state.key and state.key in child.borrowed:
+                on_loan = child.at == state.key and state.key in child.borrowed
+                if on_loan and self._may_ask(child, state):
                     yield child
                     return
 
