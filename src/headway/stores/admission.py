@@ -137,7 +137,8 @@ class Admission:
         for child in list(book.parked_children()):
             # Someone may have waited for nothing but a loan that was large enough.
             given_back += self._refuse_if_hopeless(child)
-            given_back += self._next_lender(child, lease)
+            if lease.id in child.parents:
+                given_back += self._loan_for(child)
         return given_back
 
     def _stop_trying(self, ticket: Ticket, key: str) -> GivenBack:
@@ -148,13 +149,13 @@ class Admission:
         cooldown.probe = None
         return GivenBack([key])
 
-    def _next_lender(self, child: Ticket, ended: Ticket) -> GivenBack:
-        """Whose slot a parked child may try now that one of its ancestors has ended."""
+    def _loan_for(self, ticket: Ticket) -> GivenBack:
+        """The slot that a ticket which was parked before, or elsewhere, may go ahead on now."""
         given_back = GivenBack()
-        if ended.id in child.parents and child.at is not None:
-            lender = self._lending.lender(child, child.at)
+        if ticket.at is not None:
+            lender = self._lending.lender(ticket, ticket.at)
             if lender is not None:
-                given_back.loans.append((lender.id, child.at))
+                given_back.loans.append((lender.id, ticket.at))
         return given_back
 
     def revoke(self, lease: Ticket, reason: str) -> None:
@@ -382,7 +383,7 @@ class Admission:
         """Let a parked ticket that had passed the key wait at it again."""
         given_back = self._give_back(ticket, (key, *_rest(ticket, key)))
         self._park(ticket, self._book.key(key))
-        return given_back
+        return given_back + self._loan_for(ticket)
 
     def _pass_on_loan(self, lender: str, key: str) -> None:
         for child in list(self._book.parked_children()):
