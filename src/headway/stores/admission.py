@@ -202,7 +202,7 @@ class Admission:
     def restart(self, ticket: Ticket) -> None:
         """Put a waiting ticket back to its first key, with nothing reserved.
 
-        For a book whose counts were lost; ``serve`` follows.
+        For a book whose counts were lost; ``serve_everyone`` follows.
         """
         ticket.reserved.clear()
         ticket.borrowed.clear()
@@ -211,6 +211,13 @@ class Admission:
     def serve(self, keys: Iterable[str]) -> None:
         """Grant whoever can be granted at these keys."""
         self.hand_on(GivenBack(keys))
+
+    def serve_everyone(self, keys: Iterable[str]) -> None:
+        """Grant whoever can be granted in a book whose keys are these, also on loan."""
+        given_back = GivenBack(opened=keys)
+        for child in self._book.parked_children():
+            given_back += self._loan_for(child)
+        self.hand_on(given_back)
 
     def _readmit(self, ticket: Ticket, key: str) -> GivenBack:
         """Make a parked ticket ask again for a key whose terms became harder."""

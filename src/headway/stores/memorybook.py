@@ -226,7 +226,7 @@ class MemoryBook:
         self._lines.clear()
         for ticket in self.parked():
             admission.restart(ticket)
-        admission.serve(list(self.states))
+        admission.serve_everyone(list(self.states))
 
     def drop_idle_keys(self) -> None:
         """Forget keys that nobody uses; they come back when asked for."""

@@ -55,7 +55,7 @@ class Recovery:
                 book.key(key).used += ticket.weight
         book.expect_no_more(self._home.holder_id)
         if not book.awaits_someone():
-            admission.serve(book.all_keys())
+            admission.serve_everyone(book.all_keys())
 
     def clear_out(self, connection: Connection) -> None:
         """Forget what stands in a database of which nobody is alive."""
