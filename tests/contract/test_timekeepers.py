@@ -90,6 +90,19 @@ def test_the_time_is_kept_for_a_part_of_the_probe(rig: Rig) -> None:
     assert _due(rig, 1) == pytest.approx(WINDOW_SECONDS, abs=0.01)
 
 
+def test_who_is_moved_on_to_a_budget_is_told_to_watch(rig: Rig) -> None:
+    """By someone who frees another key; it waited for room, and knew of no time."""
+    rig.limits({PROVIDER: 1, "llm/xai": {"requests_per_minute": 1}})
+    holding = rig.ask(PROVIDER, by=2)
+    rig.ask("llm/xai", by=2)
+    moved = rig.ask(PROVIDER, "llm/xai", by=1)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) is None
+    rig.release(holding)
+    assert rig.at(moved) == "llm/xai"
+    assert "h\n" in _messages(rig, 1)
+
+
 def test_the_next_in_line_for_a_budget_is_told_each_time(rig: Rig) -> None:
     """Also if it knows all who hold something: the time is what is new."""
     rig.limits({PROVIDER: {"requests_per_minute": 1}})

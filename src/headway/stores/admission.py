@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 from headway.limits import UNCAPPED
-from headway.stores.book import COOLING, METERED
+from headway.stores.book import COOLING, METERED, PAUSED
 from headway.stores.given_back import GivenBack
 from headway.stores.lending import Lending
 from headway.tickets import Granted, Refused, Revoked, Withdrawn, job_of
@@ -347,12 +347,19 @@ class Admission:
             if not fitting:
                 break
             ticket, state = min(fitting, key=lambda pair: pair[0].place)
-            self._unpark(ticket)
-            self._pass(ticket, state)
-            self._collect(ticket, _rest(ticket, state.key))
+            self._move_on(ticket, state)
         for state in states:
             if state.waiting:
                 book.stir(state.key)
+
+    def _move_on(self, ticket: Ticket, state: KeyState) -> None:
+        """Let a parked ticket pass the key that it waits at."""
+        self._unpark(ticket)
+        self._pass(ticket, state)
+        self._collect(ticket, _rest(ticket, state.key))
+        at = ticket.at
+        if at is not None and self._book.key(at).gate > PAUSED and self._book.head(at) is ticket:
+            self._book.stir(at)  # its owner has to watch the clock, and does not know yet
 
     def _next(self, state: KeyState, *, opened: bool) -> Iterable[Ticket]:
         """Who of those parked at a key can go on: its head, and the first who needs no room."""
@@ -398,9 +405,7 @@ class Admission:
             if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
                 state = self._book.key(key)
                 if self._may_ask(child, state):
-                    self._unpark(child)
-                    self._pass(child, state)
-                    self._collect(child, _rest(child, key))
+                    self._move_on(child, state)
                 return
 
     def _take_over(self, borrower: Ticket, state: KeyState) -> GivenBack:
