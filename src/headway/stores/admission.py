@@ -115,9 +115,9 @@ class Admission:
     def _end_lease(self, lease: Ticket) -> GivenBack:
         book, given_back = self._book, GivenBack()
         for key in lease.path:
-            given_back += self._stop_trying(lease, key)
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
             child = None if borrower is None else book.ticket(borrower)
+            given_back += self._stop_trying(lease, key, heir=child)
             if borrower is not None:
                 book.end_loan(lease.id, key)
             if lender is not None:
@@ -141,10 +141,13 @@ class Admission:
                 given_back += self._loan_for(child)
         return given_back
 
-    def _stop_trying(self, ticket: Ticket, key: str) -> GivenBack:
-        """If this one was to try the key first, somebody else may."""
+    def _stop_trying(self, ticket: Ticket, key: str, *, heir: Ticket | None = None) -> GivenBack:
+        """If this one was to try the key first, its part that has passed it does, or anyone."""
         cooldown = self._book.key(key).cooldown
         if cooldown is None or cooldown.probe != ticket.id:
+            return GivenBack()
+        if heir is not None and heir.at is not None and key in _passed(heir):
+            cooldown.probe = heir.id
             return GivenBack()
         cooldown.probe = None
         return GivenBack([key])
@@ -254,23 +257,29 @@ class Admission:
 
     def _collect(self, ticket: Ticket, keys: Iterable[str]) -> None:
         """Take room key by key; park at the first that has none."""
-        book, weight = self._book, ticket.weight
         for key in keys:
-            state = book.key(key)
+            state = self._book.key(key)
             if ticket.parents and self._lending.borrow(ticket, key):
                 if not self._may_ask(ticket, state):
                     self._park(ticket, state)
                     return
             elif state.is_open:
                 continue
-            elif not state.admits(weight) or self._someone_before(ticket, state):
+            elif not state.admits(ticket.weight) or self._someone_before(ticket, state):
                 self._park(ticket, state)
                 return
             self._pass(ticket, state)
+        self._grant(ticket)
+
+    def _grant(self, ticket: Ticket) -> None:
+        """Make a lease of what the ticket has collected."""
+        book, weight = self._book, ticket.weight
         for key in ticket.path:
             state = book.key(key)
             if key in ticket.borrowed:
                 state.promised -= 1
+                if state.cooldown is not None and self._tries(ticket, state.cooldown):
+                    state.cooldown.probe = ticket.id
             else:
                 state.used += weight
                 if key in ticket.reserved:
@@ -285,9 +294,8 @@ class Admission:
     def _pass(self, ticket: Ticket, state: KeyState) -> None:
         """Take what the key has to give, until the grant or until it is given back."""
         state.promised += 1
-        cooldown = state.cooldown
-        if cooldown is not None and (cooldown.admits_probe() or self._tries(ticket, cooldown)):
-            cooldown.probe = ticket.id
+        if state.cooldown is not None and state.cooldown.admits_probe():
+            state.cooldown.probe = ticket.id
         if state.key not in ticket.borrowed:
             state.reserved += ticket.weight
             ticket.reserved.append(state.key)
