@@ -24,13 +24,14 @@ from headway.limits import UNCAPPED
 from headway.stores.book import COOLING, METERED, PAUSED
 from headway.stores.given_back import GivenBack
 from headway.stores.lending import Lending
+from headway.stores.probing import Probing, passed, takes_over
 from headway.tickets import Granted, Refused, Revoked, Withdrawn, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headway.stores.book import Book, Change, Cooldown, KeyState
+    from headway.stores.book import Book, Change, KeyState
     from headway.tickets import Ticket
 
 
@@ -41,6 +42,7 @@ class Admission:
         self, book: Book, *, max_waiting: int, max_cooling_seconds: float = math.inf
     ) -> None:
         self._book, self._lending = book, Lending(book)
+        self._probing = Probing(book, self._lending)
         self._max_waiting, self._max_cooling = max_waiting, max_cooling_seconds
 
     def enter(self, ticket: Ticket) -> Refused | None:
@@ -82,18 +84,11 @@ class Admission:
 
     def release(self, lease: Ticket) -> None:
         """End a lease as its holder wishes, and hand its slots to those next in line."""
-        self.end_all([lease], opened=self.proved_by(lease))
+        self.end_all([lease], opened=self._probing.proved_by(lease))
 
-    def proved_by(self, lease: Ticket) -> list[str]:
-        """The keys that this lease tried after a cool-down, and that are open by that."""
-        tried = [
-            state
-            for state in map(self._book.key, lease.path)
-            if state.cooldown is not None and state.cooldown.probe == lease.id
-        ]
-        for state in tried:
-            state.cooldown = None
-        return [state.key for state in tried]
+    def prove(self, lease: Ticket) -> None:
+        """Let everyone in at the keys that this lease was the first to try."""
+        self.hand_on(GivenBack(opened=self._probing.proved_by(lease)))
 
     def end_all(
         self, tickets: Iterable[Ticket], *, freed: Iterable[str] = (), opened: Iterable[str] = ()
@@ -117,7 +112,7 @@ class Admission:
         for key in lease.path:
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
             child = None if borrower is None else book.ticket(borrower)
-            given_back += self._stop_trying(lease, key, heir=child)
+            given_back += self._probing.stop_trying(lease, key, heir=child)
             if borrower is not None:
                 book.end_loan(lease.id, key)
             if lender is not None:
@@ -140,17 +135,6 @@ class Admission:
             if lease.id in child.parents:
                 given_back += self._loan_for(child)
         return given_back
-
-    def _stop_trying(self, ticket: Ticket, key: str, *, heir: Ticket | None = None) -> GivenBack:
-        """If this one was to try the key first, its part that has passed it does, or anyone."""
-        cooldown = self._book.key(key).cooldown
-        if cooldown is None or cooldown.probe != ticket.id:
-            return GivenBack()
-        if heir is not None and heir.at is not None and key in _passed(heir):
-            cooldown.probe = heir.id
-            return GivenBack()
-        cooldown.probe = None
-        return GivenBack([key])
 
     def _loan_for(self, ticket: Ticket) -> GivenBack:
         """The slot that a ticket which was parked before, or elsewhere, may go ahead on now."""
@@ -190,7 +174,7 @@ class Admission:
         """Let everyone wait at a key who has passed it and waits further on, also on loan."""
         given_back = GivenBack()
         for ticket in list(self._book.parked()):
-            if key in ticket.path and ticket.at is not None and key in _passed(ticket):
+            if key in ticket.path and ticket.at is not None and key in passed(ticket):
                 given_back += self._pull_back(ticket, key)
         return given_back
 
@@ -228,7 +212,7 @@ class Admission:
             return GivenBack()
         if self._never_fits(ticket, key):
             return self._refuse_if_hopeless(ticket)
-        if key in _passed(ticket):
+        if key in passed(ticket):
             return self._pull_back(ticket, key)
         return GivenBack()
 
@@ -260,7 +244,7 @@ class Admission:
         for key in keys:
             state = self._book.key(key)
             if ticket.parents and self._lending.borrow(ticket, key):
-                if not self._may_ask(ticket, state):
+                if not self._probing.may_ask(ticket, state):
                     self._park(ticket, state)
                     return
             elif state.is_open:
@@ -278,14 +262,14 @@ class Admission:
             state = book.key(key)
             if key in ticket.borrowed:
                 state.promised -= 1
-                if state.cooldown is not None and self._tries(ticket, state.cooldown):
+                if state.cooldown is not None and self._probing.tries(ticket, state.cooldown):
                     state.cooldown.probe = ticket.id
             else:
                 state.used += weight
                 if key in ticket.reserved:
                     state.reserved -= weight
                     state.promised -= 1
-            if state.budget < UNCAPPED and not _takes_over(ticket, key):
+            if state.budget < UNCAPPED and not takes_over(ticket, key):
                 book.charge(state)
         ticket.reserved.clear()
         book.grant(ticket)
@@ -301,17 +285,6 @@ class Admission:
             ticket.reserved.append(state.key)
         if state.waiting:
             self._book.stir(state.key)
-
-    def _may_ask(self, ticket: Ticket, state: KeyState) -> bool:
-        """Whether someone on loan may go on: also as part of what its ancestor has begun."""
-        if state.admits_request() or _takes_over(ticket, state.key):
-            return True
-        cooldown = state.cooldown
-        return state.within_budget and cooldown is not None and self._tries(ticket, cooldown)
-
-    def _tries(self, ticket: Ticket, cooldown: Cooldown) -> bool:
-        """Whether the probe of a key is a lease that the ticket stands inside of."""
-        return any(ancestor.id == cooldown.probe for ancestor in self._lending.ancestors(ticket))
 
     def _someone_before(self, ticket: Ticket, state: KeyState) -> bool:
         if not state.waiting:
@@ -378,7 +351,7 @@ class Admission:
         if not cools and state.within_budget and (opened or state.gate & (METERED | COOLING)):
             for child in self._book.parked_children():
                 on_loan = child.at == state.key and state.key in child.borrowed
-                if on_loan and self._may_ask(child, state):
+                if on_loan and self._probing.may_ask(child, state):
                     yield child
                     return
 
@@ -388,7 +361,7 @@ class Admission:
         given_back = GivenBack([left])
         for key in keys:
             state = self._book.key(key)
-            given_back += self._stop_trying(ticket, key)
+            given_back += self._probing.stop_trying(ticket, key)
             if key in ticket.borrowed:
                 lender = ticket.borrowed.pop(key)
                 self._book.end_loan(lender, key)
@@ -412,7 +385,7 @@ class Admission:
             nearest = self._lending.lender(child, key) if child.at == key else None
             if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
                 state = self._book.key(key)
-                if self._may_ask(child, state):
+                if self._probing.may_ask(child, state):
                     self._move_on(child, state)
                 return
 
@@ -429,7 +402,8 @@ class Admission:
             self._book.park(borrower)
         else:
             state.promised -= 1
-            return self._stop_trying(borrower, state.key) + self._readmit(borrower, state.key)
+            given_back = self._probing.stop_trying(borrower, state.key)
+            return given_back + self._readmit(borrower, state.key)
         return GivenBack()
 
     def _never_fits(self, ticket: Ticket, key: str) -> bool:
@@ -442,15 +416,3 @@ class Admission:
 def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
     """The part of the ticket's path that comes after the key."""
     return ticket.path[ticket.path.index(key) + 1 :]
-
-
-def _passed(ticket: Ticket) -> tuple[str, ...]:
-    """The part of a parked ticket's path that comes before the key it waits at."""
-    assert ticket.at is not None
-    return ticket.path[: ticket.path.index(ticket.at)]
-
-
-def _takes_over(ticket: Ticket, key: str) -> bool:
-    """Whether a ticket goes on with its lender's work on a key, as a job's supervisor does."""
-    job = job_of(ticket.id)
-    return job is not None and job == job_of(ticket.borrowed.get(key, ""))

@@ -70,7 +70,7 @@ class Pacing:
 
     def prove(self, lease: Ticket) -> None:
         """The provider has answered this lease: if it was the probe of a key, let everyone in."""
-        self._admission.hand_on(GivenBack(opened=self._admission.proved_by(lease)))
+        self._admission.prove(lease)
 
     def end_cool_down(self, key: str) -> bool:
         """Let everyone in again at once; false if the key was not left alone."""
