@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from headway import durations, keys, limits, spelling
+from headway.errors import ConfigError
 from headway.settings_file import SettingsFile
 from headway.telling import warn
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Nobody means more than that, and the longest that providers ask for is a week.
 MAX_COOLING_SECONDS = 7 * 86400.0
+# It is shown in one line, and read whenever somebody asks for the key.
+MAX_REASON_LENGTH = 500
 
 
 class Regulator:
@@ -62,6 +65,7 @@ class Regulator:
         keys.check(key)
         if seconds is not None:
             seconds = min(durations.seconds(seconds, name="seconds"), MAX_COOLING_SECONDS)
+        reason = _kept(reason)
         import random  # noqa: PLC0415 - rarely needed
 
         left = self._store.cool_down(key, seconds, reason, jitter=random.random())  # noqa: S311
@@ -127,6 +131,13 @@ class Regulator:
     def _store(self) -> Store:
         self._turnstile.refuse_if_closed()
         return self._turnstile.store
+
+
+def _kept(reason: object) -> str:
+    """A reason as it is kept; a provider may have said anything, of any length."""
+    if not isinstance(reason, str):
+        raise ConfigError(f"reason must be text, got {reason!r}")
+    return reason[:MAX_REASON_LENGTH].encode(errors="replace").decode()
 
 
 def _bound(

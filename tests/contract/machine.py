@@ -265,9 +265,11 @@ class StoresAgree(RuleBasedStateMachine):
         self.clock.move(seconds)
         self._compare()
 
+    # Never over at once: that it begins and that it ends are two steps, and in between someone who
+    # was called back is rightly overtaken further on.
     @rule(
         key=st.sampled_from(TREE),
-        seconds=st.sampled_from([None, 0.0, 5.0, 30.0, 30.0, 100.0, 2000.0]),
+        seconds=st.sampled_from([None, 0.001, 5.0, 30.0, 30.0, 100.0, 2000.0]),
         jitter=st.sampled_from([0.0, 0.5, 1.0]),
         by=picks,
     )

@@ -61,6 +61,17 @@ class Picture:
         cooldown = None if state is None else state.cooldown
         if cooldown is not None and (not cooldown.over or cooldown.probe is not None):
             return False
+        return self._has_requests_left(key)
+
+    def is_part_of_the_probe(self, ticket: Ticket, key: str) -> bool:
+        """Whether someone may go on at a key because the one who tries it is round it."""
+        state = self.states.get(key)
+        cooldown = None if state is None else state.cooldown
+        probe = None if cooldown is None else cooldown.probe
+        round_it = [ancestor.id for ancestor in self.ancestors(ticket)]
+        return probe in round_it and self._has_requests_left(key)
+
+    def _has_requests_left(self, key: str) -> bool:
         return self.spent.get(key, 0) + self.promised.get(key, 0) < self.budget(key)
 
     def is_special(self, key: str) -> bool:
@@ -186,10 +197,11 @@ def _nobody_is_stranded(now: Picture) -> None:
         assert at is not None, f"{ticket_id} waits nowhere"
         fits = now.may_be_asked(at)
         if (ticket_id, at) in now.borrowed:
+            fits = fits or now.is_part_of_the_probe(ticket, at)
             assert not fits, f"{ticket_id} has {at} on loan, could go on, and waits"
         if at not in heads:
             heads.add(at)
-            fits = fits and now.is_open(at, ticket.weight)
+            fits = now.may_be_asked(at) and now.is_open(at, ticket.weight)
             assert not fits, f"{ticket_id} fits on {at} and waits"
         lender = now.lender(ticket, at)
         if lender is not None and lender.weight >= ticket.weight:

@@ -171,6 +171,10 @@ class Rig:
     def restart(self, uptime_seconds: float) -> None:
         """The machine was started anew, so long ago; what was noted before is of another time."""
         self.clock.now = uptime_seconds
+        self.forget()
+
+    def forget(self) -> None:
+        """What was noted of requests and cool-downs says nothing any more."""
         self._diary = Diary(self.clock)
 
     def set_terms(self, terms: Terms) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.houses import MAX_COOLING_SECONDS
 
+from headway.stores.book import WINDOW_SECONDS
+
 if TYPE_CHECKING:
     from tests.contract.rig import Rig
 
@@ -272,6 +274,62 @@ def test_a_part_of_the_probe_may_wait_for_something_else(rig: Rig) -> None:
     assert rig.at(child) == "llm/anthropic"
     rig.release(other)
     assert rig.runs(child)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_part_that_was_not_let_in_leaves_the_probe_what_it_is(rig: Rig, wait: bool) -> None:  # noqa: FBT001
+    """It met a full key further on, and is gone; the others still wait for the probe."""
+    rig.limits({"llm/xai": 1})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe, _ = rig.ask(PROVIDER), rig.ask("llm/xai")
+    other = rig.ask(MODEL)
+    child = rig.ask(MODEL, "llm/xai", parent=probe, wait=wait)
+    rig.withdraw(child)
+    assert rig.waits(other)
+    rig.answer(probe)
+    assert rig.runs(other)
+
+
+def test_the_answer_to_a_probe_counts_whatever_its_parts_wait_for(rig: Rig) -> None:
+    """The provider may be asked, and one of its own waits for another."""
+    rig.limits({"llm/xai": 1})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe, _ = rig.ask(PROVIDER), rig.ask("llm/xai")
+    other, child = rig.ask(MODEL), rig.ask(MODEL, "llm/xai", parent=probe)
+    rig.answer(probe)
+    assert rig.runs(other)
+    assert rig.at(child) == "llm/xai"
+
+
+def test_a_part_goes_on_as_the_probe_when_that_is_taken_back(rig: Rig) -> None:
+    """It has passed the key already: nobody else tries at the same time."""
+    rig.limits({"llm/xai": 1})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe, full = rig.ask(PROVIDER), rig.ask("llm/xai")
+    other, child = rig.ask(MODEL), rig.ask(MODEL, "llm/xai", parent=probe)
+    rig.revoke(probe)
+    assert rig.waits(other, child)
+    rig.release(full)
+    assert rig.runs(child)
+    assert rig.waits(other)
+    rig.release(child)
+    assert rig.runs(other)
+
+
+def test_a_part_of_the_probe_waits_for_the_budget_only(rig: Rig) -> None:
+    """The probe has spent it, and would wait for its part for ever."""
+    rig.limits({PROVIDER: {"requests_per_minute": 1}})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER)
+    other, child = rig.ask(MODEL), rig.ask(MODEL, parent=probe)
+    assert rig.waits(other, child)
+    rig.wait(WINDOW_SECONDS)
+    assert rig.runs(child)
+    assert rig.waits(other)
 
 
 def test_a_wait_for_ones_own_probe_is_refused(rig: Rig) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.contract.houses import HOUSES
 
+from headway.limits import FILE, Terms, line
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -214,6 +216,53 @@ def test_a_late_cancel_of_a_dead_holders_ticket_finds_nothing(rig: Rig) -> None:
     assert not rig.cancel(waiting)
     assert not rig.revoke(lease)
     assert rig.state("llm").used == 0
+
+
+MODEL, PROVIDER = "llm/openai/gpt", "llm/openai"
+
+
+def _all_die(rig: Rig) -> None:
+    """Everyone at once; then somebody comes who finds nobody alive."""
+    tickets = {ticket.id for ticket in rig.asked}
+    while rig.holders:
+        rig.kill(0)
+    rig.holders.append(rig.house.open(Terms()))
+    rig.look(ended=tickets)
+
+
+def test_a_probe_that_died_with_everyone_else_does_not_keep_the_key(rig: Rig) -> None:
+    """There was nobody to notice; whoever comes next tries, and the rest follows."""
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    assert rig.runs(rig.ask(MODEL))
+    _all_die(rig)
+    first, second = rig.ask(MODEL, by=0), rig.ask(MODEL, by=0)
+    assert rig.runs(first)
+    assert rig.waits(second)
+    rig.answer(first)
+    assert rig.runs(second)
+
+
+def test_what_was_promised_to_those_who_died_with_everyone_else_is_free(rig: Rig) -> None:
+    """And what was spent stays so, for as long as it counts."""
+    budget = line(PROVIDER, {"requests_per_minute": 2}, source=FILE, where="")
+    rig.set_terms(Terms([budget, line("llm", 1, source=FILE, where="")]))
+    rig.ask(MODEL)
+    assert rig.at(rig.ask(MODEL)) == "llm"
+    _all_die(rig)
+    first = rig.ask(MODEL, by=0)
+    assert rig.runs(first)
+    rig.release(first)
+    assert rig.at(rig.ask(MODEL, by=0)) == PROVIDER
+
+
+def test_limits_from_code_end_with_the_last_who_knew_them(rig: Rig) -> None:
+    """Also on keys that were in use."""
+    rig.limits({"llm": 1, PROVIDER: {"requests_per_minute": 1}})
+    rig.ask(MODEL)
+    _all_die(rig)
+    assert rig.store.terms() == Terms()
+    assert rig.runs(rig.ask(MODEL, by=0), rig.ask(MODEL, by=0))
 
 
 def test_closing_gives_everything_back(rig: Rig) -> None:

@@ -388,6 +388,22 @@ def test_a_child_that_leaves_by_a_loan_uncovers_those_behind_it(rig: Rig) -> Non
     assert rig.runs(second, light)
 
 
+@pytest.mark.parametrize("way", ["limit", "cool-down"])
+def test_who_is_called_back_may_borrow_what_was_lent_when_it_passed(rig: Rig, way: str) -> None:
+    """It would wait for its own parent there."""
+    rig.limits({"zzz": 1})
+    parent, elsewhere = rig.ask("llm"), rig.ask("zzz")
+    sibling, child = (rig.ask("llm", "zzz", parent=parent) for _ in range(2))
+    rig.withdraw(sibling)
+    if way == "cool-down":
+        rig.cool("llm", 20)
+    rig.limit(llm=1)
+    rig.wait(20)
+    assert rig.at(child) == "zzz"
+    rig.release(elsewhere)
+    assert rig.runs(child)
+
+
 def test_who_will_not_wait_can_borrow(rig: Rig) -> None:
     """A child's loan is there or it is not; without it a hasty child leaves no trace."""
     rig.limit(agent=1)

@@ -47,6 +47,13 @@ def test_lowering_a_limit_drains(rig: Rig) -> None:
     assert rig.state("llm").used == 1
 
 
+def test_nobody_watches_the_clock_for_a_pause(rig: Rig) -> None:
+    """No time ends it: a person does."""
+    rig.pause("llm")
+    assert rig.waits(rig.ask("llm"))
+    assert rig.store.due_seconds() is None
+
+
 def test_a_drained_key_refuses_who_will_not_wait(rig: Rig) -> None:
     """While a key is over its lowered limit, nobody slips in."""
     rig.limit(llm=2)

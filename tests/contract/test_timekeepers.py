@@ -80,6 +80,52 @@ def test_a_cool_down_is_told_to_who_is_in_line_already(rig: Rig) -> None:
     assert _due(rig, 1) == pytest.approx(20)
 
 
+def test_the_time_is_kept_for_a_part_of_the_probe(rig: Rig) -> None:
+    """It waits for the budget, whatever the others wait for."""
+    rig.limits({PROVIDER: {"requests_per_minute": 1}})
+    rig.cool(PROVIDER, 20)
+    rig.wait(20)
+    probe = rig.ask(PROVIDER, by=0)
+    rig.ask(MODEL, parent=probe, by=1)
+    assert _due(rig, 1) == pytest.approx(WINDOW_SECONDS, abs=0.01)
+
+
+def test_who_is_moved_on_to_a_budget_is_told_to_watch(rig: Rig) -> None:
+    """By someone who frees another key; it waited for room, and knew of no time."""
+    rig.limits({PROVIDER: 1, "llm/xai": {"requests_per_minute": 1}})
+    holding = rig.ask(PROVIDER, by=2)
+    rig.ask("llm/xai", by=2)
+    moved = rig.ask(PROVIDER, "llm/xai", by=1)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) is None
+    rig.release(holding)
+    assert rig.at(moved) == "llm/xai"
+    assert "h\n" in _messages(rig, 1)
+
+
+def test_who_gets_messages_all_the_time_still_looks(rig: Rig) -> None:
+    """It learns of a cool-down, and sees to its end, though nothing told it."""
+    rig.limits({PROVIDER: 1})
+    rig.ask(PROVIDER, by=2)
+    rig.ask(PROVIDER, by=1)
+    rig.holders[1].listen(0)
+    assert _due(rig, 1) is None
+    rig.cool(PROVIDER, 20)
+    rig.house.lose_messages(rig.holders[1])
+    for _ in range(2):
+        rig.clock.move(LATER)
+        _say_nothing_to(rig, 1)
+        rig.holders[1].listen(0)
+    assert _due(rig, 1) == pytest.approx(20 - 2 * LATER)
+
+
+def _say_nothing_to(rig: Rig, holder: int) -> None:
+    sender, receiver = rig.holders[2], rig.holders[holder]
+    assert isinstance(sender, SqliteStore)
+    assert isinstance(receiver, SqliteStore)
+    sender._home.presence.send(receiver._home.holder_id, "i")
+
+
 def test_the_next_in_line_for_a_budget_is_told_each_time(rig: Rig) -> None:
     """Also if it knows all who hold something: the time is what is new."""
     rig.limits({PROVIDER: {"requests_per_minute": 1}})

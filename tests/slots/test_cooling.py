@@ -74,6 +74,24 @@ def test_who_waits_is_let_in_when_the_time_has_come(
     assert_clean(governor)
 
 
+@pytest.mark.parametrize("reason", [None, 429, b"429"])
+def test_a_reason_that_is_no_text_is_refused(govern: Govern, reason: Any) -> None:
+    """And nothing is paused for it."""
+    governor = govern()
+    with pytest.raises(ConfigError, match="reason must be text"):
+        governor.cool_down(PROVIDER, 60, reason=reason)
+    enter(governor, "t")
+
+
+def test_whatever_a_provider_says_is_a_reason(govern: Govern) -> None:
+    """Half a character, and more than anyone reads."""
+    governor = govern()
+    governor.cool_down(PROVIDER, 60, reason="slow down\ud83d" + "!" * 100_000)
+    with pytest.raises(CoolingDown, match=r"\(slow down\?!!!") as refusal:
+        enter(governor, "t", wait=False)
+    assert len(str(refusal.value)) < 1000
+
+
 def test_a_wait_that_began_before_the_cool_down_ends_with_it(
     govern: Govern, ask: Callable[..., str]
 ) -> None:

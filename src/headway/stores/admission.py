@@ -21,16 +21,17 @@ from __future__ import annotations
 import math
 
 from headway.limits import UNCAPPED
-from headway.stores.book import COOLING, METERED
+from headway.stores.book import COOLING, METERED, PAUSED
 from headway.stores.given_back import GivenBack
 from headway.stores.lending import Lending
+from headway.stores.probing import Probing, passed, takes_over
 from headway.tickets import Granted, Refused, Revoked, Withdrawn, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headway.stores.book import Book, Change, Cooldown, KeyState
+    from headway.stores.book import Book, Change, KeyState
     from headway.tickets import Ticket
 
 
@@ -41,6 +42,7 @@ class Admission:
         self, book: Book, *, max_waiting: int, max_cooling_seconds: float = math.inf
     ) -> None:
         self._book, self._lending = book, Lending(book)
+        self._probing = Probing(book, self._lending)
         self._max_waiting, self._max_cooling = max_waiting, max_cooling_seconds
 
     def enter(self, ticket: Ticket) -> Refused | None:
@@ -82,18 +84,11 @@ class Admission:
 
     def release(self, lease: Ticket) -> None:
         """End a lease as its holder wishes, and hand its slots to those next in line."""
-        self.end_all([lease], opened=self.proved_by(lease))
+        self.end_all([lease], opened=self._probing.proved_by(lease))
 
-    def proved_by(self, lease: Ticket) -> list[str]:
-        """The keys that this lease tried after a cool-down, and that are open by that."""
-        tried = [
-            state
-            for state in map(self._book.key, lease.path)
-            if state.cooldown is not None and state.cooldown.probe == lease.id
-        ]
-        for state in tried:
-            state.cooldown = None
-        return [state.key for state in tried]
+    def prove(self, lease: Ticket) -> None:
+        """Let everyone in at the keys that this lease was the first to try."""
+        self.hand_on(GivenBack(opened=self._probing.proved_by(lease)))
 
     def stop_trying(self, lease: Ticket) -> GivenBack:
         """It proves nothing by its end: whatever it tried, somebody else may try."""
@@ -122,9 +117,9 @@ class Admission:
     def _end_lease(self, lease: Ticket) -> GivenBack:
         book, given_back = self._book, GivenBack()
         for key in lease.path:
-            given_back += self._stop_trying(lease, key)
             lender, borrower = lease.borrowed.get(key), book.borrower(lease.id, key)
             child = None if borrower is None else book.ticket(borrower)
+            given_back += self._probing.stop_trying(lease, key, heir=child)
             if borrower is not None:
                 book.end_loan(lease.id, key)
             if lender is not None:
@@ -144,24 +139,17 @@ class Admission:
         for child in list(book.parked_children()):
             # Someone may have waited for nothing but a loan that was large enough.
             given_back += self._refuse_if_hopeless(child)
-            given_back += self._next_lender(child, lease)
+            if lease.id in child.parents:
+                given_back += self._loan_for(child)
         return given_back
 
-    def _stop_trying(self, ticket: Ticket, key: str) -> GivenBack:
-        """If this one was to try the key first, somebody else may."""
-        cooldown = self._book.key(key).cooldown
-        if cooldown is None or cooldown.probe != ticket.id:
-            return GivenBack()
-        cooldown.probe = None
-        return GivenBack([key])
-
-    def _next_lender(self, child: Ticket, ended: Ticket) -> GivenBack:
-        """Whose slot a parked child may try now that one of its ancestors has ended."""
+    def _loan_for(self, ticket: Ticket) -> GivenBack:
+        """The slot that a ticket which was parked before, or elsewhere, may go ahead on now."""
         given_back = GivenBack()
-        if ended.id in child.parents and child.at is not None:
-            lender = self._lending.lender(child, child.at)
+        if ticket.at is not None:
+            lender = self._lending.lender(ticket, ticket.at)
             if lender is not None:
-                given_back.loans.append((lender.id, child.at))
+                given_back.loans.append((lender.id, ticket.at))
         return given_back
 
     def revoke(self, lease: Ticket, reason: str) -> None:
@@ -193,7 +181,7 @@ class Admission:
         """Let everyone wait at a key who has passed it and waits further on, also on loan."""
         given_back = GivenBack()
         for ticket in list(self._book.parked()):
-            if key in ticket.path and ticket.at is not None and key in _passed(ticket):
+            if key in ticket.path and ticket.at is not None and key in passed(ticket):
                 given_back += self._pull_back(ticket, key)
         return given_back
 
@@ -208,7 +196,7 @@ class Admission:
     def restart(self, ticket: Ticket) -> None:
         """Put a waiting ticket back to its first key, with nothing reserved.
 
-        For a book whose counts were lost; ``serve`` follows.
+        For a book whose counts were lost; ``serve_everyone`` follows.
         """
         ticket.reserved.clear()
         ticket.borrowed.clear()
@@ -218,13 +206,20 @@ class Admission:
         """Grant whoever can be granted at these keys."""
         self.hand_on(GivenBack(keys))
 
+    def serve_everyone(self, keys: Iterable[str]) -> None:
+        """Grant whoever can be granted in a book whose keys are these, also on loan."""
+        given_back = GivenBack(opened=keys)
+        for child in self._book.parked_children():
+            given_back += self._loan_for(child)
+        self.hand_on(given_back)
+
     def _readmit(self, ticket: Ticket, key: str) -> GivenBack:
         """Make a parked ticket ask again for a key whose terms became harder."""
         if key not in ticket.path or key in ticket.borrowed or ticket.at is None:
             return GivenBack()
         if self._never_fits(ticket, key):
             return self._refuse_if_hopeless(ticket)
-        if key in _passed(ticket):
+        if key in passed(ticket):
             return self._pull_back(ticket, key)
         return GivenBack()
 
@@ -253,29 +248,35 @@ class Admission:
 
     def _collect(self, ticket: Ticket, keys: Iterable[str]) -> None:
         """Take room key by key; park at the first that has none."""
-        book, weight = self._book, ticket.weight
         for key in keys:
-            state = book.key(key)
+            state = self._book.key(key)
             if ticket.parents and self._lending.borrow(ticket, key):
-                if not self._may_ask(ticket, state):
+                if not self._probing.may_ask(ticket, state):
                     self._park(ticket, state)
                     return
             elif state.is_open:
                 continue
-            elif not state.admits(weight) or self._someone_before(ticket, state):
+            elif not state.admits(ticket.weight) or self._someone_before(ticket, state):
                 self._park(ticket, state)
                 return
             self._pass(ticket, state)
+        self._grant(ticket)
+
+    def _grant(self, ticket: Ticket) -> None:
+        """Make a lease of what the ticket has collected."""
+        book, weight = self._book, ticket.weight
         for key in ticket.path:
             state = book.key(key)
             if key in ticket.borrowed:
                 state.promised -= 1
+                if state.cooldown is not None and self._probing.tries(ticket, state.cooldown):
+                    state.cooldown.probe = ticket.id
             else:
                 state.used += weight
                 if key in ticket.reserved:
                     state.reserved -= weight
                     state.promised -= 1
-            if state.budget < UNCAPPED and not _takes_over(ticket, key):
+            if state.budget < UNCAPPED and not takes_over(ticket, key):
                 book.charge(state)
         ticket.reserved.clear()
         book.grant(ticket)
@@ -284,26 +285,13 @@ class Admission:
     def _pass(self, ticket: Ticket, state: KeyState) -> None:
         """Take what the key has to give, until the grant or until it is given back."""
         state.promised += 1
-        cooldown = state.cooldown
-        if cooldown is not None and (cooldown.admits_probe() or self._tries(ticket, cooldown)):
-            cooldown.probe = ticket.id
+        if state.cooldown is not None and state.cooldown.admits_probe():
+            state.cooldown.probe = ticket.id
         if state.key not in ticket.borrowed:
             state.reserved += ticket.weight
             ticket.reserved.append(state.key)
         if state.waiting:
             self._book.stir(state.key)
-
-    def _may_ask(self, ticket: Ticket, state: KeyState) -> bool:
-        """Whether someone on loan may go on: also as part of what its ancestor has begun."""
-        if state.admits_request() or _takes_over(ticket, state.key):
-            return True
-        cooldown = state.cooldown
-        within_budget = state.spent + state.promised < state.budget
-        return within_budget and cooldown is not None and self._tries(ticket, cooldown)
-
-    def _tries(self, ticket: Ticket, cooldown: Cooldown) -> bool:
-        """Whether the probe of a key is a lease that the ticket stands inside of."""
-        return any(ancestor.id == cooldown.probe for ancestor in self._lending.ancestors(ticket))
 
     def _someone_before(self, ticket: Ticket, state: KeyState) -> bool:
         if not state.waiting:
@@ -347,21 +335,30 @@ class Admission:
             if not fitting:
                 break
             ticket, state = min(fitting, key=lambda pair: pair[0].place)
-            self._unpark(ticket)
-            self._pass(ticket, state)
-            self._collect(ticket, _rest(ticket, state.key))
+            self._move_on(ticket, state)
         for state in states:
             if state.waiting:
                 book.stir(state.key)
+
+    def _move_on(self, ticket: Ticket, state: KeyState) -> None:
+        """Let a parked ticket pass the key that it waits at."""
+        self._unpark(ticket)
+        self._pass(ticket, state)
+        self._collect(ticket, _rest(ticket, state.key))
+        at = ticket.at
+        if at is not None and self._book.key(at).gate > PAUSED and self._book.head(at) is ticket:
+            self._book.stir(at)  # its owner has to watch the clock, and does not know yet
 
     def _next(self, state: KeyState, *, opened: bool) -> Iterable[Ticket]:
         """Who of those parked at a key can go on: its head, and the first who needs no room."""
         head = self._book.head(state.key) if state.admits(1) else None
         if head is not None and state.admits(head.weight):
             yield head
-        if (opened or state.gate & (METERED | COOLING)) and state.admits_request():
+        cools = state.cooldown is not None and not state.cooldown.over
+        if not cools and state.within_budget and (opened or state.gate & (METERED | COOLING)):
             for child in self._book.parked_children():
-                if child.at == state.key and state.key in child.borrowed:
+                on_loan = child.at == state.key and state.key in child.borrowed
+                if on_loan and self._probing.may_ask(child, state):
                     yield child
                     return
 
@@ -371,7 +368,7 @@ class Admission:
         given_back = GivenBack([left])
         for key in keys:
             state = self._book.key(key)
-            given_back += self._stop_trying(ticket, key)
+            given_back += self._probing.stop_trying(ticket, key)
             if key in ticket.borrowed:
                 lender = ticket.borrowed.pop(key)
                 self._book.end_loan(lender, key)
@@ -388,17 +385,15 @@ class Admission:
         """Let a parked ticket that had passed the key wait at it again."""
         given_back = self._give_back(ticket, (key, *_rest(ticket, key)))
         self._park(ticket, self._book.key(key))
-        return given_back
+        return given_back + self._loan_for(ticket)
 
     def _pass_on_loan(self, lender: str, key: str) -> None:
         for child in list(self._book.parked_children()):
             nearest = self._lending.lender(child, key) if child.at == key else None
             if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
                 state = self._book.key(key)
-                if self._may_ask(child, state):
-                    self._unpark(child)
-                    self._pass(child, state)
-                    self._collect(child, _rest(child, key))
+                if self._probing.may_ask(child, state):
+                    self._move_on(child, state)
                 return
 
     def _take_over(self, borrower: Ticket, state: KeyState) -> GivenBack:
@@ -414,7 +409,8 @@ class Admission:
             self._book.park(borrower)
         else:
             state.promised -= 1
-            return self._stop_trying(borrower, state.key) + self._readmit(borrower, state.key)
+            given_back = self._probing.stop_trying(borrower, state.key)
+            return given_back + self._readmit(borrower, state.key)
         return GivenBack()
 
     def _never_fits(self, ticket: Ticket, key: str) -> bool:
@@ -427,15 +423,3 @@ class Admission:
 def _rest(ticket: Ticket, key: str) -> tuple[str, ...]:
     """The part of the ticket's path that comes after the key."""
     return ticket.path[ticket.path.index(key) + 1 :]
-
-
-def _passed(ticket: Ticket) -> tuple[str, ...]:
-    """The part of a parked ticket's path that comes before the key it waits at."""
-    assert ticket.at is not None
-    return ticket.path[: ticket.path.index(ticket.at)]
-
-
-def _takes_over(ticket: Ticket, key: str) -> bool:
-    """Whether a ticket goes on with its lender's work on a key, as a job's supervisor does."""
-    job = job_of(ticket.id)
-    return job is not None and job == job_of(ticket.borrowed.get(key, ""))

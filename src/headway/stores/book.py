@@ -197,6 +197,11 @@ class KeyState:
         """Whether the provider may be asked, by someone who needs no room or has it."""
         if self.cooldown is not None and not self.cooldown.admits_probe():
             return False
+        return self.within_budget
+
+    @property
+    def within_budget(self) -> bool:
+        """Whether one more request may be promised."""
         return self.spent + self.promised < self.budget
 
     def obstacle(self) -> Obstacle:
@@ -205,13 +210,16 @@ class KeyState:
             return "paused"
         if self.cooldown is not None and not self.cooldown.admits_probe():
             return "cooling"
-        return "full" if self.spent + self.promised < self.budget else "budget"
+        return "full" if self.within_budget else "budget"
 
     def due_at(self, oldest: int | None) -> float | None:
-        """When time alone will let someone pass; ``oldest`` is the first admission that counts."""
-        if self.cooldown is not None and not self.cooldown.admits_probe():
-            return None if self.cooldown.over else self.cooldown.until
-        if oldest is None or self.spent + self.promised < self.budget:
+        """When time alone will let someone pass; ``oldest`` is the first admission that counts.
+
+        While a probe is out, that can only be part of it.
+        """
+        if self.cooldown is not None and not self.cooldown.over:
+            return self.cooldown.until
+        if oldest is None or self.within_budget:
             return None
         return oldest / 1000 + WINDOW_SECONDS
 
@@ -225,7 +233,7 @@ class KeyState:
             cooldown.over = cooldown.over or cooldown.has_passed(now)
         if cooldown is not None and not cooldown.over:
             self.cooling_seconds = cooldown.until - now
-        elif counting and self.spent + self.promised >= self.budget:
+        elif counting and not self.within_budget:
             self.budget_seconds = max(0.0, counting[0] / 1000 + WINDOW_SECONDS - now)
 
     def learn(self, held_seconds: float) -> None:

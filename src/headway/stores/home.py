@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         def announce(self, connection: Connection) -> None:
             """Say in a new database what this process holds and waits for."""
 
+        def clear_out(self, connection: Connection) -> None:
+            """Forget what stands in a database of which nobody is alive."""
+
         def clear_up(self, connection: Connection, dead: list[str]) -> None:
             """Give back what dead holders left in a database that is in use."""
 
@@ -216,7 +219,7 @@ class Home:
                 self.tenant.clear_up(connection, dead)
             else:
                 # The first one in: whatever stands in the file belongs to nobody.
-                _wipe(connection)
+                self.tenant.clear_out(connection)
                 self._remove_drafts()
                 self.guard.start_afresh()
                 is_new = True
@@ -317,12 +320,3 @@ class Home:
                 presence.leave()
         finally:
             self.guard.close()
-
-
-def _wipe(connection: Connection) -> None:
-    connection.execute("begin immediate")
-    for table in ("leases", "waiting", "loans", "verdicts", "awaited"):
-        connection.execute(f"delete from {table}")
-    connection.execute("delete from lines where source <> 'file'")
-    connection.execute("update keys set used = 0, reserved = 0, waiting = 0")
-    connection.execute("commit")

@@ -93,7 +93,7 @@ class Ledger:
         tickets = book.tickets_of(holder)
         admission.end_all(tickets, freed=freed)
         if book.expect_no_more(holder):
-            admission.serve(book.all_keys())
+            admission.serve_everyone(book.all_keys())
         return tickets
 
 

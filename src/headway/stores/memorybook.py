@@ -6,7 +6,7 @@ import time
 from heapq import heapify, heappop, heappush
 
 from headway.lean import deque
-from headway.stores.book import milliseconds, new_state, window
+from headway.stores.book import PAUSED, milliseconds, new_state, window
 from headway.tickets import Granted, Revoked
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ class MemoryBook:
     def __init__(self, terms: Terms, news: deque[Decision], *, clock: Callable[[], float]) -> None:
         self.terms, self._news, self._clock = terms, news, clock
         self.states: dict[str, KeyState] = {}
-        # Those where something besides room stands in the way, or did.
+        # Those where time may let someone in, or did.
         self.gated: dict[str, KeyState] = {}
         # When the requests of a key were admitted that count on its budget.
         self.admitted: dict[str, deque[int]] = {}
@@ -53,7 +53,7 @@ class MemoryBook:
         if state is None:
             self.crowded = len(self.states) >= _MANY_KEYS
             state = self.states[key] = new_state(key, self.terms)
-            if state.gate:
+            if state.gate > PAUSED:
                 self.gated[key] = state
         return state
 
@@ -197,7 +197,7 @@ class MemoryBook:
     def look_anew(self) -> None:
         """Something besides room may stand in the way from now on, or not any more."""
         self._routes.clear()
-        self.gated = {key: state for key, state in self.states.items() if state.gate}
+        self.gated = {key: state for key, state in self.states.items() if state.gate > PAUSED}
 
     # -- what the store needs besides -----------------------------------------------
 
@@ -226,7 +226,7 @@ class MemoryBook:
         self._lines.clear()
         for ticket in self.parked():
             admission.restart(ticket)
-        admission.serve(list(self.states))
+        admission.serve_everyone(list(self.states))
 
     def drop_idle_keys(self) -> None:
         """Forget keys that nobody uses; they come back when asked for."""

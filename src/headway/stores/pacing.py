@@ -70,7 +70,7 @@ class Pacing:
 
     def prove(self, lease: Ticket) -> None:
         """The provider has answered this lease: if it was the probe of a key, let everyone in."""
-        self._admission.hand_on(GivenBack(opened=self._admission.proved_by(lease)))
+        self._admission.prove(lease)
 
     def stand_back(self, lease: Ticket) -> None:
         """This lease will have no answer: if it was the probe of a key, the next one tries."""

@@ -55,7 +55,15 @@ class Recovery:
                 book.key(key).used += ticket.weight
         book.expect_no_more(self._home.holder_id)
         if not book.awaits_someone():
-            admission.serve(book.all_keys())
+            admission.serve_everyone(book.all_keys())
+
+    def clear_out(self, connection: Connection) -> None:
+        """Forget what stands in a database of which nobody is alive."""
+        self._ledger.transact(connection, self._clear_out)
+
+    def _clear_out(self, book: SqlBook) -> None:
+        book.forget_everyone()
+        self._terms.forget_offers(book)
 
     def clear_up(self, connection: Connection, dead: list[str]) -> None:
         """Give back what dead holders left in a database that is in use."""

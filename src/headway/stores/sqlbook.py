@@ -218,6 +218,13 @@ class SqlBook:
         for key in terms.paused:
             self._execute("insert into paused values (?)", (key,))
 
+    def forget_everyone(self) -> None:
+        """Strike all tickets and what they had: their holders are dead. Nothing was read yet."""
+        for table in ("leases", "waiting", "loans", "verdicts", "awaited"):
+            self._execute(f"delete from {table}")
+        self._execute("update keys set used = 0, reserved = 0, waiting = 0, promised = 0")
+        self._execute("update cooldowns set probe = null")
+
     def expect_no_more(self, holder: str) -> bool:
         """A holder has said what it holds, or is dead; true if it was the last one awaited."""
         if self._settled:

@@ -81,11 +81,21 @@ class TermsInForce:
         if terms != book.terms():
             self._put_in_force(book, terms)
 
+    def forget_offers(self, book: SqlBook) -> None:
+        """Take limits from code away: nobody is alive who has set them."""
+        terms = book.terms()
+        kept = Terms([line for line in terms.lines if line.source == FILE], terms.paused)
+        if kept != terms:
+            self._change(book, kept)
+
     def _offers(self) -> list[Line]:
         return [line for line in self._known.lines if line.source != FILE]
 
     def _put_in_force(self, book: SqlBook, terms: Terms) -> None:
+        self._change(book, terms)
+        self._known = terms
+
+    def _change(self, book: SqlBook, terms: Terms) -> None:
         book.set_terms(terms)
         states = [book.key(key) for key in book.all_keys()]
         self._ledger.admission(book).change(changed_keys(terms, states))
-        self._known = terms

@@ -13,6 +13,8 @@ message finds out by a look at it, a quarter of a second later at most.
 
 from __future__ import annotations
 
+import math
+
 from headway.lean import deque
 from headway.stores.base import StoreClosed
 from headway.tickets import Granted
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 
 _MANY_HOLDERS = 1000
+# Whoever gets one message after the other looks as often as whoever gets none.
+_LOOK_SECONDS = 0.25
 # Whoever has so many tickets does not look in front of each of them.
 _MANY_TICKETS = 32
 # Of the looks that find nothing, four a second, every so many also test locks.
@@ -71,6 +75,7 @@ class Wakeups:
         self._told_of: dict[str, set[str]] = {}
         self._seen_version = -1
         self._quiet_looks = 0
+        self._looked_at = -math.inf
         # When time alone will let someone in, if that is so and known.
         self._due: float | None = None
         self.due_is_known = True
@@ -185,6 +190,8 @@ class Wakeups:
             if some_missing or self._seen_version < 0 or not (messages or ended):
                 self.catch_up()
                 self._probe_watched()
+            elif self._clock() - self._looked_at >= _LOOK_SECONDS:
+                self.catch_up()
         except BaseException:
             # What the messages said is lost with them: find it in the database next time.
             self._seen_version = -1
@@ -223,6 +230,7 @@ class Wakeups:
 
     def catch_up(self) -> None:
         """Find in the database what messages should have told."""
+        self._looked_at = self._clock()
         if not self._home.database.is_current():
             self._home.refresh()
         if self.something_to_tell:
