@@ -90,12 +90,14 @@ class Admission:
         """Let everyone in at the keys that this lease was the first to try."""
         self.hand_on(GivenBack(opened=self._probing.proved_by(lease)))
 
-    def stop_trying(self, lease: Ticket) -> GivenBack:
-        """It proves nothing by its end: whatever it tried, somebody else may try."""
+    def stand_back(self, lease: Ticket) -> None:
+        """It proves nothing by its end: whatever it was the first to try, somebody else may try."""
         given_back = GivenBack()
         for key in lease.path:
-            given_back += self._stop_trying(lease, key)
-        return given_back
+            borrower = self._book.borrower(lease.id, key)
+            child = None if borrower is None else self._book.ticket(borrower)
+            given_back += self._probing.stop_trying(lease, key, heir=child)
+        self.hand_on(given_back)
 
     def end_all(
         self, tickets: Iterable[Ticket], *, freed: Iterable[str] = (), opened: Iterable[str] = ()

@@ -74,7 +74,7 @@ class Pacing:
 
     def stand_back(self, lease: Ticket) -> None:
         """This lease will have no answer: if it was the probe of a key, the next one tries."""
-        self._admission.hand_on(self._admission.stop_trying(lease))
+        self._admission.stand_back(lease)
 
     def end_cool_down(self, key: str) -> bool:
         """Let everyone in again at once; false if the key was not left alone."""
