@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CASES = [
     ("openai", "threads", 429),
     ("anthropic", "tasks", 529),
-    pytest.param(("openai", "tasks", 503), marks=pytest.mark.soak),
+    ("openai", "tasks", 503),
 ]
 
 pytestmark = pytest.mark.timeout(300)

@@ -26,8 +26,8 @@ LIMIT, PROCESSES, CALLERS = 3, 4, 20
 HOWS = [
     ("openai", "threads"),
     ("anthropic", "tasks"),
-    pytest.param("openai", "tasks", marks=pytest.mark.soak),
-    pytest.param("anthropic", "threads", marks=pytest.mark.soak),
+    ("openai", "tasks"),
+    ("anthropic", "threads"),
 ]
 
 pytestmark = pytest.mark.timeout(300)
