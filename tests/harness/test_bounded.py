@@ -202,6 +202,15 @@ def test_a_prompt_of_ten_megabytes(stage: Stage) -> None:
     assert stage.agent("claude", spoken("claude")).execute(prompt).ok
 
 
+@pytest.mark.linux
+def test_whoever_does_not_wait_until_it_was_read_is_read_all_the_same(stage: Stage) -> None:
+    """As programs on node do: what does not fit into the pipe at their end is gone."""
+    script = "import os; os.set_blocking(1, False); os.write(1, b'x' * 1_000_000)"
+    agent = Command(sys.executable, "-c", script, "{prompt}", env=stage.environ)
+
+    assert len(agent.execute("hello").text) == 1_000_000
+
+
 def test_a_prompt_as_a_word_of_a_command(stage: Stage) -> None:
     """Never through a shell, and never another word."""
     path = stage.script("echo-words", 'for word in "$@"; do printf "[%s]" "$word"; done; cat')

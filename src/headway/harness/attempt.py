@@ -8,13 +8,14 @@ the caller's loop is blocked. The program itself is in the care of a guardian pr
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import select
 import signal
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # Bears the id of an attempt, by which its processes are found if the guardian is killed.
 MARK = "HEADWAY_ATTEMPT"
 _READ_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20  # as many as the system allows to everyone
 _LOOK_SECONDS = 1.0
 # More than any pipe holds.
 _LAST_READS = 64
@@ -296,7 +298,16 @@ def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
     ours.callback(os.close, here)
     theirs.callback(os.close, there)
     os.set_blocking(here, False)
+    _widen(there)
     return here, there
+
+
+def _widen(pipe: int) -> None:
+    """Have room for all that a program writes last: some do not wait until it was read."""
+    set_size = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if set_size is not None:
+        with suppress(OSError):  # this user has many such pipes already
+            fcntl.fcntl(pipe, set_size, _PIPE_BYTES)
 
 
 @contextmanager
