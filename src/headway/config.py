@@ -32,6 +32,15 @@ class Settings:
         "approve",
         "boost_seconds",
         "expire_seconds",
+        "gateway_credentials",
+        "gateway_exempt",
+        "gateway_max_body_bytes",
+        "gateway_patience_seconds",
+        "gateway_port",
+        "gateway_timeout_seconds",
+        "gateway_token",
+        "gateway_upstream_patience_seconds",
+        "gateway_upstreams",
         "grace_seconds",
         "home",
         "idle_kill_seconds",
@@ -71,6 +80,15 @@ class Settings:
     store_timeout_seconds: float
     task: str | None
     providers: Mapping[str, str]
+    gateway_port: int
+    gateway_upstreams: Mapping[str, str]
+    gateway_credentials: Mapping[str, str]
+    gateway_exempt: tuple[str, ...]
+    gateway_timeout_seconds: float | None
+    gateway_max_body_bytes: int
+    gateway_patience_seconds: float
+    gateway_token: str | None
+    gateway_upstream_patience_seconds: float
     max_jobs: int
     approve: str
     expire_seconds: float | None

@@ -103,6 +103,11 @@ def agent_key(program: str, model: str | None = None) -> str:
     return check("/".join(("agent", *(_escape(name) for name in names))))
 
 
+def agent_llm_key(task: str) -> str:
+    """``agent-llm/<task>``: all LLM calls of one agent and its subagents together."""
+    return check(f"agent-llm/{_escape(task)}")
+
+
 def _escape(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"a name in a key must be text and not empty, got {name!r}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _MOST = 10**12
+_LAST_PORT = 65_535
+_TOKEN_LENGTHS = range(16, 201)
 
 
 def _positive_duration(value: object, name: str) -> float:
@@ -80,6 +82,19 @@ def check_events(events: tuple[str, ...], name: str) -> tuple[str, ...]:
     return events
 
 
+def _token(value: object, name: str) -> str:
+    if (
+        isinstance(value, str)
+        and len(value) in _TOKEN_LENGTHS
+        and value.isalnum()
+        and value.isascii()
+    ):
+        return value
+    raise ConfigError(
+        f"{name} must be a text of {_TOKEN_LENGTHS[0]} to {_TOKEN_LENGTHS[-1]} letters and digits"
+    )
+
+
 def _command(value: object, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be a command for the shell, as one text")
@@ -92,6 +107,26 @@ def _providers(value: object, name: str) -> Mapping[str, str]:
     from headway import provider_names  # noqa: PLC0415 - few have any
 
     return MappingProxyType(provider_names.checked(value, name))
+
+
+def _upstreams(value: object, name: str) -> Mapping[str, str]:
+    if value == {}:
+        return MappingProxyType({})
+    from headway import upstream_names  # noqa: PLC0415 - few have any
+
+    return MappingProxyType(upstream_names.checked_upstreams(value, name))
+
+
+def _credentials(value: object, name: str) -> Mapping[str, str]:
+    if value == {}:
+        return MappingProxyType({})
+    from headway import upstream_names  # noqa: PLC0415
+
+    return MappingProxyType(upstream_names.checked_credentials(value, name))
+
+
+def _port(value: object, name: str) -> int:
+    return check_whole(name, value, 1, _LAST_PORT)
 
 
 class Setting:
@@ -138,6 +173,32 @@ SETTINGS = {
         "max_cooling_seconds", "HEADWAY_COOLDOWN_MAX_WAIT", "10m", _positive_duration
     ),
     "llm.providers": Setting("providers", "HEADWAY_LLM_PROVIDERS", {}, _providers),
+    "gateway.port": Setting("gateway_port", "HEADWAY_GATEWAY_PORT", 8642, _port),
+    "gateway.upstreams": Setting("gateway_upstreams", "HEADWAY_GATEWAY_UPSTREAMS", {}, _upstreams),
+    "gateway.credentials": Setting(
+        "gateway_credentials", "HEADWAY_GATEWAY_CREDENTIALS", {}, _credentials
+    ),
+    "gateway.exempt": Setting(
+        "gateway_exempt", "HEADWAY_GATEWAY_EXEMPT", "count_tokens models", _texts
+    ),
+    "gateway.queue_timeout": Setting(
+        "gateway_timeout_seconds", "HEADWAY_GATEWAY_QUEUE_TIMEOUT", "off", _off_or_duration
+    ),
+    "gateway.max_body": Setting(
+        "gateway_max_body_bytes", "HEADWAY_GATEWAY_MAX_BODY", "64MB", _size
+    ),
+    "gateway.client_patience": Setting(
+        "gateway_patience_seconds", "HEADWAY_GATEWAY_CLIENT_PATIENCE", "60s", _positive_duration
+    ),
+    "gateway.upstream_patience": Setting(
+        "gateway_upstream_patience_seconds",
+        "HEADWAY_GATEWAY_UPSTREAM_PATIENCE",
+        "15m",
+        _positive_duration,
+    ),
+    "gateway.token": Setting(
+        "gateway_token", "HEADWAY_GATEWAY_TOKEN", "off", _unless("off", _token), is_secret=True
+    ),
     "store.timeout": Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
     ),

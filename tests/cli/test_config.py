@@ -63,7 +63,7 @@ def test_show_has_every_setting_with_its_source(shell: Shell) -> None:
     file = str(shell.home / "config.toml")
     rows = [tuple(row.values()) for row in json.loads(seen.stdout)]
     assert {name for name, _, _ in rows} > set(setting_table.SETTINGS)
-    assert [row for row in rows if not row[0].startswith(("jobs.", "watchdog."))] == [
+    assert [row for row in rows if not row[0].startswith(("gateway.", "jobs.", "watchdog."))] == [
         ("home", str(shell.home), "HEADWAY_HOME"),
         ("queue.boost", "5m", file),
         ("queue.max_waiting", 100_000, "default"),

@@ -101,8 +101,9 @@ def test_without_a_client_the_extra_is_named() -> None:
 import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if "httpx" in name else find(name, *more)
+import headway.llm
 try:
-    import headway.llm
+    from headway.llm import HeadwayTransport
 except ImportError as error:
     print(error)
 """

@@ -30,6 +30,7 @@ COMMANDS = (
     "move",
     "prune",
     "worker",
+    "gateway",
     "limits",
     "pause",
     "resume",

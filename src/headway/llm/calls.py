@@ -51,7 +51,7 @@ class Call(Slot):
 
     lease: Lease
 
-    def __init__(self, target: Target, family: Family, *, raise_truncated: bool) -> None:
+    def __init__(self, target: Target, family: Family | None, *, raise_truncated: bool) -> None:
         super().__init__(target.slot.turnstile, target.slot.request)
         self._target, self._family, self._raise_truncated = target, family, raise_truncated
         self.ending: Ending | None = None
@@ -121,7 +121,7 @@ class Call(Slot):
             return
         reason = "its stream ended without its last event"
         self._truncated(reason)
-        if self._raise_truncated:
+        if self._raise_truncated and self._family is not None:
             raise self._family.truncated(self.lease.keys, self.lease.id, reason)
 
     def broke_off(self, error: BaseException) -> None:

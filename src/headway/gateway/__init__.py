@@ -1,0 +1,1 @@
+"""A local proxy that puts tools which nobody can change under the same limits."""

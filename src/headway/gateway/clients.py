@@ -1,0 +1,294 @@
+"""A client's connection: one request after another, each answered before the next is read.
+
+While a request waits for its turn or for its answer, the connection is read on, because only
+so is it noticed that the client has gone. What comes early is kept for later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import httptools
+
+from headway.gateway import heads
+from headway.gateway.heads import RequestHead
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from headway.gateway.heads import Headers
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_MOST_EARLY_BYTES = 65_536
+_BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _HEAD_TOO_LARGE = 400, 408, 413, 431
+
+
+class Bounds:
+    """How much and how slow a client may send."""
+
+    __slots__ = ("body_bytes", "head_bytes", "patience_seconds")
+
+    def __init__(self, *, body_bytes: int, head_bytes: int, patience_seconds: float) -> None:
+        self.body_bytes, self.head_bytes = body_bytes, head_bytes
+        self.patience_seconds = patience_seconds
+
+
+class Request:
+    """A request that has come in whole."""
+
+    __slots__ = ("body", "client", "head", "trailers")
+
+    def __init__(self, client: Client, head: RequestHead) -> None:
+        self.client, self.head = client, head
+        self.body = b""
+        self.trailers: Headers = []
+
+
+if TYPE_CHECKING:
+
+    class Desk(Protocol):
+        """Who answers the requests."""
+
+        def welcome(self, client: Client) -> None: ...
+        def farewell(self, client: Client) -> None: ...
+        def answer(self, request: Request) -> Coroutine[None, None, None]: ...
+
+
+class Client(asyncio.Protocol):
+    """One connection of a client."""
+
+    def __init__(self, desk: Desk, bounds: Bounds) -> None:
+        self._desk, self._bounds = desk, bounds
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._head = RequestHead()
+        self._pieces: list[bytes] = []
+        self._head_bytes = self._body_bytes = 0
+        self._trailers: Headers = []
+        self._has_begun = self._is_in_body = False
+        self._early = b""
+        self._queued: deque[Request] = deque()
+        self._answering: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport
+        self._keeps_alive = self._is_chunking = self._is_framed = self._has_ended = False
+        self._drained: asyncio.Event | None = None
+        self.is_gone = self.has_started = self.is_draining = False
+        # Since when we wait for it: for a request, or until it takes what we send.
+        self.waits_since: float | None = self._loop.time()
+
+    # -- the connection ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._desk.welcome(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self.is_gone = True
+        self.waits_since = None
+        if self._drained is not None:
+            self._drained.set()
+        if self._answering is None:
+            self._desk.farewell(self)
+        elif not self._has_ended:  # otherwise only the clearing up is left
+            self._answering.cancel()
+
+    def eof_received(self) -> bool:
+        return False  # whoever sends no more has gone
+
+    def pause_writing(self) -> None:
+        self.waits_since = self._loop.time()
+        self._drained = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        self.waits_since = None
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has not yet taken what it was sent."""
+        return self._drained is not None
+
+    async def taken(self) -> None:
+        """Wait until it has."""
+        if self._drained is not None:
+            await self._drained.wait()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is under way."""
+        return self._answering is None and not self._has_begun
+
+    def look_at_the_clock(self, now: float) -> None:
+        """End what takes too long: a request that trickles in, an answer that nobody takes."""
+        if self.waits_since is None or now - self.waits_since < self._bounds.patience_seconds:
+            return
+        if self._has_begun and self._answering is None:
+            self._refuse(_TOO_SLOW, "the request did not come in time")
+        elif self._answering is None:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Take no more requests; what is under way is answered."""
+        self.is_draining = True
+        if self.is_idle:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up."""
+        self._transport.abort()
+
+    # -- requests -----------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._answering is not None:
+            self._early += data
+            if len(self._early) > _MOST_EARLY_BYTES:
+                self._transport.abort()
+            return
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        self.waits_since = self._loop.time()
+        if not self._is_in_body:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._keeps_alive = False  # answered as what it is; nothing else is spoken here
+        except httptools.HttpParserError as error:
+            if not self._transport.is_closing():
+                self._refuse(_BAD_REQUEST, f"this is no HTTP request: {error}")
+            return
+        if not self._is_in_body and self._head_bytes > self._bounds.head_bytes:
+            self._refuse(_HEAD_TOO_LARGE, "the request's headers are too large")
+
+    def on_message_begin(self) -> None:
+        self._has_begun = True
+        self._head, self._pieces, self._trailers = RequestHead(), [], []
+        self._body_bytes = 0
+
+    def on_url(self, part: bytes) -> None:
+        self._head.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        (self._trailers if self._is_in_body else self._head.lines).append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_body = True
+        head = self._head
+        head.method = self._parser.get_method()
+        head.version = self._parser.get_http_version()
+        head.keeps_alive = self._parser.should_keep_alive()
+        is_asked = head.raw(b"expect").lower() == b"100-continue"
+        if is_asked and self._answering is None:
+            self._transport.write(_CONTINUE)
+
+    def on_body(self, piece: bytes) -> None:
+        self._body_bytes += len(piece)
+        if self._body_bytes > self._bounds.body_bytes:
+            self._refuse(_TOO_LARGE, "the request's body is too large")
+        else:
+            self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        if self._transport.is_closing():
+            return
+        request = Request(self, self._head)
+        pieces = self._pieces
+        request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        request.trailers = self._trailers
+        self._pieces = []
+        self._has_begun = self._is_in_body = False
+        self._head_bytes = 0
+        self.waits_since = None
+        if self._answering is None:
+            self._have_answered(request)
+        else:  # several came at once
+            self._queued.append(request)
+
+    def _have_answered(self, request: Request) -> None:
+        self.has_started = self._has_ended = False
+        self._keeps_alive = request.head.keeps_alive
+        self._answering = self._loop.create_task(self._desk.answer(request))
+        self._answering.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._answering = None
+        if not task.cancelled() and task.exception() is not None:
+            self._loop.call_exception_handler(
+                {"message": "a request could not be answered", "exception": task.exception()}
+            )
+            self._transport.abort()
+        if self.is_gone:
+            self._desk.farewell(self)
+            return
+        if task.cancelled() or not self._keeps_alive or self.is_draining:
+            self._transport.close()
+            return
+        if self._queued:
+            self._have_answered(self._queued.popleft())
+            return
+        self.waits_since = self._loop.time()
+        if self._early:
+            early, self._early = self._early, b""
+            self._feed(early)
+
+    def _refuse(self, status: int, why: str) -> None:
+        """Answer what is not worth a request, and hang up."""
+        body = f"headway: {why}\n".encode()
+        head = {
+            "content-type": "text/plain; charset=utf-8",
+            "content-length": str(len(body)),
+            "connection": "close",
+        }
+        self._transport.write(heads.written(f"HTTP/1.1 {status} ".encode(), heads.plain(head)))
+        self._transport.write(body)
+        self._transport.close()
+
+    # -- answers ------------------------------------------------------------------------
+
+    def begin(self, head: RequestHead, status: int, reason: bytes, headers: Headers) -> None:
+        """Send the head of an answer. If it does not tell the length, the body is in chunks."""
+        self.has_started = True
+        names = {name.lower() for name, _ in headers}
+        has_length = b"content-length" in names or head.method == b"HEAD" or status in (204, 304)
+        self._is_chunking = not has_length and head.version != "1.0"
+        self._is_framed = has_length or self._is_chunking
+        lines = [*headers]
+        if self._is_chunking:
+            lines.append((b"Transfer-Encoding", b"chunked"))
+        elif not has_length:
+            self._keeps_alive = False
+        if self.is_draining or not self._keeps_alive:
+            self._keeps_alive = False
+            lines.append((b"Connection", b"close"))
+        elif head.version == "1.0":
+            lines.append((b"Connection", b"keep-alive"))
+        self._transport.write(heads.written(b"HTTP/1.1 %d %b" % (status, reason), lines))
+
+    def send(self, piece: bytes) -> None:
+        """Send the next piece of a body."""
+        if piece:
+            self._transport.write(heads.chunk(piece) if self._is_chunking else piece)
+
+    def end(self, trailers: Headers) -> None:
+        """The body is complete."""
+        if self._is_chunking:
+            self._transport.write(heads.last_chunk(trailers))
+        self._is_chunking, self._has_ended = False, True
+
+    def break_off(self) -> None:
+        """The body will never be complete, and the client is to see that."""
+        self._keeps_alive = False
+        if self._is_framed:
+            self._transport.close()  # what was sent so far still arrives
+        else:
+            self._transport.abort()

@@ -1,0 +1,61 @@
+"""Who may come in: programs of this machine, or whoever knows the token; no web page.
+
+A page in a browser can send requests to addresses of this machine, and by a name that first
+leads elsewhere and then here it can even read the answers. But it cannot choose the headers Host
+and Origin that the browser sends with them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from headway.gateway.heads import RequestHead
+
+_TOKEN_PATH = b"/k/"
+
+
+class Door:
+    """Looks at every request before it is answered."""
+
+    def __init__(self, host: str, token: str | None) -> None:
+        self._token = None if token is None else token.encode()
+        self._own_host = host.lower()
+
+    def refusal(self, head: RequestHead) -> str:
+        """Why the request may not come in; empty if it may. Takes a token out of its path."""
+        is_known = self._takes_token(head)
+        if self._token is not None and not is_known:
+            return "a token is needed: x-headway-token, or /k/TOKEN in front of the path"
+        if not is_known and not self._is_ours(head.get("host")):
+            return f"Host is {head.get('host')!r}, which is not this machine"
+        origin = head.get("origin")
+        if origin and not self._is_ours(urlsplit(origin).netloc):
+            return f"a web page of {origin!r} may not use this"
+        return ""
+
+    def _takes_token(self, head: RequestHead) -> bool:
+        given = head.raw(b"x-headway-token")
+        if head.target.startswith(_TOKEN_PATH):
+            given, _, rest = head.target[len(_TOKEN_PATH) :].partition(b"/")
+            head.target = b"/" + rest
+        return self._token is not None and hmac.compare_digest(given, self._token)
+
+    def _is_ours(self, place: str) -> bool:
+        host = place.lower()
+        if host.startswith("["):
+            host = host[1:].partition("]")[0]
+        elif host.count(":") == 1:
+            host = host.partition(":")[0]
+        return host in {"localhost", self._own_host} or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

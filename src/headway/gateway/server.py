@@ -1,0 +1,173 @@
+"""The gateway itself: listens, answers, follows its settings, and cuts nobody off at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from headway import config
+from headway.errors import ConfigError
+from headway.gateway import heads
+from headway.gateway.clients import Bounds, Client
+from headway.gateway.door import Door, is_loopback
+from headway.gateway.exchange import Exchange
+from headway.gateway.routing import Routes
+from headway.telling import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headway.config import Settings
+    from headway.gateway.clients import Request
+    from headway.governor import Governor
+
+_LOOK_SECONDS = 1.0
+_HEAD_BYTES = 65_536
+_BACKLOG = 1024
+_REASONS = {200: b"OK", 400: b"Bad Request", 403: b"Forbidden", 404: b"Not Found"}
+
+
+class Gateway:
+    """Serves every client on one loop."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        host: str = "127.0.0.1",
+        log: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        self._governor, self._environ = governor, environ
+        self._home, self._stamp = settings.home, config.stamp(settings.home)
+        self._host, self._log = host, log
+        self._clients: set[Client] = set()
+        self._nobody_left = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._follow(settings)
+
+    def _follow(self, settings: Settings) -> None:
+        if not is_loopback(self._host) and settings.gateway_token is None:
+            raise ConfigError(
+                f"{self._host} can be reached by others; set gateway.token, or"
+                " HEADWAY_GATEWAY_TOKEN, and have the tools send it"
+            )
+        self.routes = Routes(self._governor, settings, self._environ)
+        self._door = Door(self._host, settings.gateway_token)
+        self._bounds = Bounds(
+            body_bytes=settings.gateway_max_body_bytes,
+            head_bytes=_HEAD_BYTES,
+            patience_seconds=settings.gateway_patience_seconds,
+        )
+
+    async def start(self, port: int) -> int:
+        """Listen; the port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Client(self, self._bounds), self._host, port, backlog=_BACKLOG
+        )
+        self._looking = asyncio.create_task(self._look_at_the_clock())
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self, patience_seconds: float) -> None:
+        """Take no more requests, and return when those under way have ended, or in so long."""
+        if self._server is not None:
+            self._server.close()
+        for client in [*self._clients]:
+            client.drain()
+        self._nobody_left.clear()
+        if self._clients:
+            try:
+                await asyncio.wait_for(self._nobody_left.wait(), patience_seconds)
+            except TimeoutError:
+                for client in [*self._clients]:
+                    client.abort()
+                await self._nobody_left.wait()
+        if self._looking is not None:
+            self._looking.cancel()
+        self.routes.close()
+        await asyncio.sleep(0)  # what was closed hears of it
+
+    @property
+    def busy(self) -> int:
+        """How many requests are under way."""
+        return sum(not client.is_idle for client in self._clients)
+
+    async def _look_at_the_clock(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = loop.time()
+            self.routes.look_at_the_clock(now)
+            for client in [*self._clients]:
+                client.look_at_the_clock(now)
+            stamp = config.stamp(self._home)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                await self._reload()
+
+    async def _reload(self) -> None:
+        """The file was changed: its limits and upstreams count from now on."""
+        before = self.routes
+        try:
+            await self._governor.areload()
+            self._follow(config.load(self._home, self._environ))
+        except ConfigError as error:
+            warn(f"the settings stay as they were: {error}")
+        else:
+            before.close()
+
+    # -- the desk of the clients --------------------------------------------------------------
+
+    def welcome(self, client: Client) -> None:
+        """A connection was opened."""
+        self._clients.add(client)
+
+    def farewell(self, client: Client) -> None:
+        """It was closed."""
+        self._clients.discard(client)
+        if not self._clients:
+            self._nobody_left.set()
+
+    async def answer(self, request: Request) -> None:
+        """See one request through."""
+        head = request.head
+        refusal = self._door.refusal(head)
+        if refusal:
+            self._say(request, 403, {"error": refusal})
+            return
+        route = self.routes.find(head)
+        if route is None:
+            self._answer_ourselves(request)
+            return
+        try:
+            target = self.routes.target(request, route)
+        except (ConfigError, ValueError) as error:
+            self._say(request, 400, {"error": str(error)})
+            return
+        exchange = Exchange(request, route, target)
+        try:
+            await exchange.run()
+        finally:
+            if self._log is not None:
+                self._log(exchange)
+
+    def _answer_ourselves(self, request: Request) -> None:
+        if request.head.target.partition(b"?")[0] == b"/healthz":
+            self._say(request, 200, {"status": "ok", "busy": self.busy})
+        else:
+            known = ", ".join(f"/{name}" for name in self.routes.upstreams)
+            self._say(request, 404, {"error": f"the path names no upstream; there are {known}"})
+
+    @staticmethod
+    def _say(request: Request, status: int, told: dict[str, object]) -> None:
+        body = json.dumps({"headway": told}).encode() + b"\n"
+        headers = {"content-type": "application/json", "content-length": str(len(body))}
+        request.client.begin(request.head, status, _REASONS[status], heads.plain(headers))
+        if request.head.method != b"HEAD":
+            request.client.send(body)
+        request.client.end([])

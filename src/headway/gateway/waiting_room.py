@@ -1,0 +1,104 @@
+"""What a client gets while its request waits, and how its answer begins after that.
+
+Clients lose patience, each after a time of its own. Just before that an answer is begun, and kept
+going with bytes that mean nothing. From then on the upstream's status can only be told inside
+of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headway.gateway import heads
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from headway.gateway.clients import Request
+    from headway.gateway.heads import Headers
+    from headway.gateway.refusals import Refusal
+    from headway.gateway.routing import Route
+
+_AGAIN_SECONDS = 15.0
+_OK = 200
+_LATE_ERROR_BYTES = 65_536
+
+
+class WaitingRoom:
+    """Between one request and its answer."""
+
+    __slots__ = ("_client", "_dialect", "_head", "_is_stream", "_late_error", "_timer", "has_begun")
+
+    def __init__(self, request: Request, route: Route) -> None:
+        self._client, self._head, self._dialect = request.client, request.head, route.dialect
+        self._is_stream = route.dialect.is_stream(route.path, request.body)
+        self._timer: asyncio.TimerHandle | None = None
+        self._late_error: bytes | None = None
+        self.has_begun = False
+
+    # -- waiting --------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        patience_seconds = self._dialect.patience_seconds(is_stream=self._is_stream)
+        if patience_seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(patience_seconds, self._fill)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fill(self) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            kind = "text/event-stream" if self._is_stream else "application/json"
+            told = {"content-type": kind, "cache-control": "no-cache", "x-headway-waiting": "1"}
+            self._client.begin(self._head, _OK, b"OK", heads.plain(told))
+        self._client.send(self._dialect.filler(is_stream=self._is_stream))
+        self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._fill)
+
+    # -- the answer ------------------------------------------------------------------------
+
+    def hand_over(self, status: int, reason: bytes, headers: Headers) -> None:
+        """The upstream's answer begins."""
+        if not self.has_begun:
+            self._client.begin(self._head, status, reason, headers)
+        elif status != _OK:
+            self._late_error = b""
+
+    def send(self, piece: bytes) -> None:
+        """Send a piece of its body."""
+        if self._late_error is None:
+            self._client.send(piece)
+        else:
+            self._late_error = (self._late_error + piece)[:_LATE_ERROR_BYTES]
+
+    def end(self, trailers: Headers) -> None:
+        """It is whole."""
+        if self._late_error is not None:
+            self._client.send(self._inside(self._late_error))
+        self._client.end(trailers)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """There will be no answer but ours."""
+        body = self._dialect.error_body(refusal)
+        if self.has_begun:
+            self._client.send(self._inside(body))
+        else:
+            headers = heads.plain(refusal.headers(len(body)))
+            self._client.begin(self._head, refusal.status, refusal.reason, headers)
+            if self._head.method != b"HEAD":
+                self._client.send(body)
+        self._client.end([])
+
+    def _inside(self, error: bytes) -> bytes:
+        """An error as a part of an answer that has begun."""
+        return self._dialect.error_event(error) if self._is_stream else error

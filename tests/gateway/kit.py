@@ -1,0 +1,151 @@
+"""A gateway in a thread of its own, and clients that speak to it in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from headway import Governor, config
+from headway.gateway.access_log import entry
+from headway.gateway.server import Gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+PATIENCE_SECONDS = 30.0
+
+
+class Running:
+    """A gateway that listens."""
+
+    def __init__(self, governor: Governor, port: int, entries: list[dict[str, Any]]) -> None:
+        self.governor, self.port, self.entries = governor, port, entries
+        self.url = f"http://127.0.0.1:{port}"
+        self._wires: list[Wire] = []
+
+    def connect(self) -> Wire:
+        """A connection to it."""
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS)
+        self._wires.append(Wire(connection))
+        return self._wires[-1]
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for wire in self._wires:
+            wire.close()
+
+    def until(self, ready: Callable[[], Any], what: str = "it") -> None:
+        """Wait for something."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not ready():
+            assert time.monotonic() < deadline, f"{what} did not happen"
+            time.sleep(0.005)
+
+    def waiting(self) -> int:
+        """How many wait in line."""
+        return len(self.governor.snapshot().waiting)
+
+    def held(self) -> int:
+        """How many have a slot."""
+        return len(self.governor.snapshot().leases)
+
+
+class Wire:
+    """A client's connection, byte by byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._unread = b""
+
+    def send(self, text: bytes) -> None:
+        """Send these bytes."""
+        self._connection.sendall(text)
+
+    def post(self, path: str, body: bytes, **headers: str) -> None:
+        """Send a request."""
+        named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{named}Content-Length: {len(body)}\r\n\r\n"
+        )
+        self.send(head.encode() + body)
+
+    def until(self, end: bytes) -> bytes:
+        """What comes, up to this."""
+        while end not in self._unread:
+            piece = self._connection.recv(65_536)
+            assert piece, f"hung up before {end!r}, after {self._unread!r}"
+            self._unread += piece
+        found, _, self._unread = self._unread.partition(end)
+        return found + end
+
+    def take(self, size: int) -> bytes:
+        """So many bytes."""
+        while len(self._unread) < size:
+            piece = self._connection.recv(65_536)
+            assert piece, f"hung up after {self._unread!r}"
+            self._unread += piece
+        found, self._unread = self._unread[:size], self._unread[size:]
+        return found
+
+    def rest(self) -> bytes:
+        """All that comes until it hangs up."""
+        with contextlib.suppress(ConnectionError):
+            while piece := self._connection.recv(65_536):
+                self._unread += piece
+        found, self._unread = self._unread, b""
+        return found
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+@contextlib.contextmanager
+def running(
+    home: Path,
+    upstreams: Mapping[str, str],
+    environ: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Iterator[Running]:
+    """A gateway to these upstreams; ``environ`` has settings."""
+    variables = dict(environ or {})
+    if upstreams:
+        pairs = [f"{name}={url}" for name, url in upstreams.items()]
+        variables["HEADWAY_GATEWAY_UPSTREAMS"] = " ".join(pairs)
+    settings = config.load(str(home), variables)
+    governor = Governor(f"sqlite:///{home}")
+    entries: list[dict[str, Any]] = []
+    ready: list[Any] = []
+    started = threading.Event()
+
+    with contextlib.ExitStack() as undo:
+        undo.callback(governor.close)
+        gateway = Gateway(
+            governor, settings, variables, log=lambda each: entries.append(entry(each)), **options
+        )
+        undo.pop_all()
+
+    async def serve() -> None:
+        stopping = asyncio.Event()
+        ready.extend((await gateway.start(0), asyncio.get_running_loop(), stopping))
+        started.set()
+        await stopping.wait()
+        await gateway.stop(PATIENCE_SECONDS)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert started.wait(PATIENCE_SECONDS)
+    port, loop, stopping = ready
+    found = Running(governor, port, entries)
+    try:
+        yield found
+    finally:
+        found.hang_up()
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+        governor.close()
