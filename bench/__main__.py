@@ -14,6 +14,7 @@ from bench import (
     command,
     crash,
     depth,
+    gateway,
     handoff,
     idle,
     jobs,
@@ -47,6 +48,7 @@ FIGURES = (
     transports.CALLING,
     transports.STREAMING,
     lessons.FIGURE,
+    gateway.FIGURE,
 )
 
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from headway import config
+from headway.config import Settings
 from headway.errors import ConfigError
 from headway.gateway import heads
 from headway.gateway.clients import Bounds, Client
@@ -18,7 +19,6 @@ from headway.telling import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headway.config import Settings
     from headway.gateway.clients import Request
     from headway.governor import Governor
 
@@ -56,6 +56,7 @@ class Gateway:
                 " HEADWAY_GATEWAY_TOKEN, and have the tools send it"
             )
         self.routes = Routes(self._governor, settings, self._environ)
+        self._known = _ours(settings)
         self._door = Door(self._host, settings.gateway_token)
         self._bounds = Bounds(
             body_bytes=settings.gateway_max_body_bytes,
@@ -115,11 +116,12 @@ class Gateway:
         before = self.routes
         try:
             await self._governor.areload()
-            self._follow(config.load(self._home, self._environ))
+            settings = config.load(self._home, self._environ)
+            if _ours(settings) != self._known:
+                self._follow(settings)
+                before.close()
         except ConfigError as error:
             warn(f"the settings stay as they were: {error}")
-        else:
-            before.close()
 
     # -- the desk of the clients --------------------------------------------------------------
 
@@ -171,3 +173,9 @@ class Gateway:
         if request.head.method != b"HEAD":
             request.client.send(body)
         request.client.end([])
+
+
+def _ours(settings: Settings) -> dict[str, object]:
+    """The settings that are the gateway's."""
+    names = [name for name in Settings.__slots__ if name.startswith("gateway_")]
+    return {name: getattr(settings, name) for name in names}
