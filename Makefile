@@ -28,7 +28,7 @@ test: $(STAMP)  ## all tests
 
 test-real: $(STAMP)  ## real agents (opencode, claude, codex, gemini) on a model server of ours; needs npm
 	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m tests.real.install
-	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m pytest -m real -n 2 --dist worksteal --timeout 300
+	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m pytest -m 'real and not soak' -n 2 --dist worksteal --timeout 300
 
 soak: $(STAMP)  ## the long ones
 	$(BIN)/python -m pytest -m soak --timeout 1800

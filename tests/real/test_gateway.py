@@ -7,11 +7,12 @@ import re
 import shlex
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.gateway.kit import Running, running
-from tests.real.agents import private_environment
+from tests.real.agents import AGENTS, private_environment
 from tests.real.kit import equip, program_of
 
 from headway.gateway.tools import lines_for
@@ -99,6 +100,24 @@ def test_a_refusal_is_waited_for(
     assert answer.code == 0
     assert "refused upstream" in [entry["outcome"] for entry in gateway.entries]
     assert len(server.requests(copy.agent.model)) <= 3
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_ten_minutes_of_waiting_are_survived(
+    tmp_path: Path, gateway: Running, server: Server
+) -> None:
+    """By all of them: each is kept waiting in its own way, and Claude Code asks again by itself."""
+    gateway.governor.set_limit("llm", 1)
+    with gateway.governor.slot("llm"):
+        copies = [_behind(agent, tmp_path, gateway, agent.name) for agent in AGENTS]
+        processes = [copy.start(copy.command("say: at last")) for copy in copies]
+        time.sleep(620)
+
+    assert ["at last" in said for said in _texts(processes)] == [True] * len(AGENTS)
+    gone = {entry["task"] for entry in gateway.entries if entry["outcome"] == "client gone"}
+    assert gone == {"claude"}
+    assert server.peak() == 1
 
 
 def test_the_lines_that_are_printed_are_enough(
