@@ -28,12 +28,18 @@ class Started:
         settings = f'[gateway.upstreams]\nopenai = "{upstream}"\nmine = "{upstream}/deep"\n'
         shell.home.mkdir(exist_ok=True)
         (shell.home / "config.toml").write_text(settings)
-        self.process = shell.start("gateway", "--port", "0", *words)
-        assert self.process.stderr is not None
-        first = self.process.stderr.readline()
-        found = re.search(r"listens on (http://127\.0\.0\.1:\d+)$", first.strip())
-        assert found, first
+        self._talk = shell.directory / "talk"
+        with self._talk.open("w") as file:
+            self.process = shell.start("gateway", "--port", "0", *words, stderr=file)
+        until(lambda: "for opencode:" in self.talk, "the introduction")
+        found = re.search(r"listens on (http://127\.0\.0\.1:\d+)\n", self.talk)
+        assert found
         self.url = found[1]
+
+    @property
+    def talk(self) -> str:
+        """What it has said so far."""
+        return self._talk.read_text()
 
     def ask(self, text: str) -> httpx.Response:
         """One request."""
@@ -41,18 +47,18 @@ class Started:
         asked = {"model": "gpt", "stream": True, "messages": [message]}
         return httpx.post(f"{self.url}/t/me/openai/v1/chat/completions", json=asked, timeout=60)
 
-    def stop(self, *signals: signal.Signals) -> tuple[str, str]:
-        """What it still says until it has ended."""
+    def stop(self, *signals: signal.Signals) -> str:
+        """End it; its log."""
         for signum in signals:
             self.process.send_signal(signum)
-        return self.process.communicate(timeout=60)
+        return self.process.communicate(timeout=60)[0]
 
 
 def test_it_says_how_to_reach_it_and_logs_each_request(shell: Shell, server: Server) -> None:
     """One line for each tool, and one for each request, without what was said."""
     started = Started(shell, server.url)
     answer = started.ask("[say: secret]")
-    log, talk = started.stop(signal.SIGINT)
+    log, talk = started.stop(signal.SIGINT), started.talk
 
     assert "secret" in answer.text
     assert started.process.returncode == 0
@@ -70,12 +76,12 @@ def test_the_log_can_be_json_or_off(shell: Shell, server: Server) -> None:
     """For programs, and for nobody."""
     started = Started(shell, server.url, "--log", "json")
     started.ask("[say: hi]")
-    line, _ = started.stop(signal.SIGTERM)
+    line = started.stop(signal.SIGTERM)
     assert json.loads(line)["outcome"] == "ok"
 
     quiet = Started(shell, server.url, "--log", "off")
     quiet.ask("[say: hi]")
-    assert quiet.stop(signal.SIGTERM)[0] == ""
+    assert quiet.stop(signal.SIGTERM) == ""
 
 
 @pytest.mark.parametrize("patient", [True, False])
@@ -91,10 +97,7 @@ def test_it_lets_answers_end_unless_it_is_told_twice(
         asking = pool.submit(started.ask, "hello")
         server.until(lambda s: s.held() == 1, 60)
         started.process.send_signal(signal.SIGTERM)
-        assert started.process.stderr is not None
-        said = ""
-        while "once more cuts them" not in said:
-            said = started.process.stderr.readline()
+        until(lambda: "once more cuts them" in started.talk, "the stopping")
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{started.url}/healthz")
         if patient:
@@ -132,10 +135,7 @@ def test_changed_settings_count_at_once(shell: Shell, server: Server) -> None:
     limits = {row["key"]: row["limit"] for row in shell.status()["limits"]}
     assert limits["llm/new"] == 7
     file.write_text("[gateway]\nport = 'x'\n")
-    assert started.process.stderr is not None
-    said = ""
-    while "the settings stay as they were" not in said:
-        said = started.process.stderr.readline()
+    until(lambda: "the settings stay as they were" in started.talk, "the warning")
     assert httpx.get(f"{started.url}/new/v1/models").status_code == 200
 
 
