@@ -36,7 +36,8 @@ daemon off; worker_processes 1; pid {directory}/pid; error_log /dev/null;
 events {{ worker_connections 2048; }}
 http {{ access_log off; client_body_temp_path {directory}; proxy_temp_path {directory};
 fastcgi_temp_path {directory}; uwsgi_temp_path {directory}; scgi_temp_path {directory};
-upstream up {{ server 127.0.0.1:{upstream}; keepalive 64; }}
+keepalive_requests 1000000000;
+upstream up {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000; }}
 server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://up/; proxy_http_version 1.1;
 proxy_set_header Connection ""; proxy_buffering off; }} }} }}
 """
