@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.gateway.kit import Wire
+
+from headway.gateway.clients import Client
 
 if TYPE_CHECKING:
     from tests.gateway.kit import Running
@@ -225,3 +229,37 @@ def test_ten_megabytes_go_through(plain: Running, upstream: Scripted) -> None:
         client.until(b"\r\n\r\n")
         assert client.take(len(answer)) == answer
         sending.result()
+
+
+def test_an_upstream_need_not_wait_for_a_slow_client(
+    plain: Running, upstream: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its answer is whole, its connection serves the next one."""
+    connection_made = Client.connection_made
+
+    def narrow(client: Client, transport: asyncio.BaseTransport) -> None:
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=1000)
+        connection_made(client, transport)
+
+    monkeypatch.setattr(Client, "connection_made", narrow)
+    slow, next_one = plain.connect(narrow=True), plain.connect()
+    slow.post("/openai/x", _ASK)
+    provider = upstream.accept()
+    provider.until(b"\r\n\r\n")
+    provider.take(len(_ASK))
+    size = 60_000
+    provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size))
+    plain.until(lambda: plain.entries, "its end")
+
+    next_one.post("/openai/x", _ASK)
+    provider.until(b"\r\n\r\n")
+    provider.take(len(_ASK))
+    provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext")
+
+    next_one.until(b"\r\n\r\n")
+    assert next_one.take(4) == b"next"
+    slow.until(b"\r\n\r\n")
+    assert slow.take(size) == b"x" * size

@@ -74,6 +74,8 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._keeps_alive = self._is_chunking = self._is_framed = self._has_ended = False
         self._drained: asyncio.Event | None = None
+        # What goes out with the next flush: one call of the system for many small pieces.
+        self._outgoing: list[bytes] = []
         self.is_gone = self.has_started = self.is_draining = False
         # Since when we wait for it: for a request, or until it takes what we send.
         self.waits_since: float | None = self._loop.time()
@@ -272,22 +274,32 @@ class Client(asyncio.Protocol):
             lines.append((b"Connection", b"close"))
         elif head.version == "1.0":
             lines.append((b"Connection", b"keep-alive"))
-        self._transport.write(heads.written(b"HTTP/1.1 %d %b" % (status, reason), lines))
+        self._outgoing.append(heads.written(b"HTTP/1.1 %d %b" % (status, reason), lines))
 
     def send(self, piece: bytes) -> None:
-        """Send the next piece of a body."""
-        if piece:
-            self._transport.write(heads.chunk(piece) if self._is_chunking else piece)
+        """Send the next piece of a body, with the next ``flush``."""
+        if self._is_chunking and piece:
+            self._outgoing.append(heads.chunk(piece))
+        else:
+            self._outgoing.append(piece)
 
     def end(self, trailers: Headers) -> None:
         """The body is complete."""
         if self._is_chunking:
-            self._transport.write(heads.last_chunk(trailers))
+            self._outgoing.append(heads.last_chunk(trailers))
         self._is_chunking, self._has_ended = False, True
+        self.flush()
+
+    def flush(self) -> None:
+        """Have what was sent on its way."""
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, []
+            self._transport.write(b"".join(outgoing))
 
     def break_off(self) -> None:
         """The body will never be complete, and the client is to see that."""
         self._keeps_alive = False
+        self.flush()
         if self._is_framed:
             self._transport.close()  # what was sent so far still arrives
         else:

@@ -163,7 +163,13 @@ class Exchange:
         if self._call is not None and self._call.ending is not None:
             self._call.ending.feed(piece)
         self._room.send(piece)
-        if self._client.is_full and self._relief is None and self._line is not None:
+
+    def settled(self) -> None:
+        """All that has arrived so far goes out together."""
+        self._client.flush()
+        if self._answered.done() or self._relief is not None or self._line is None:
+            return
+        if self._client.is_full:
             self._line.pause()
             self._relief = asyncio.ensure_future(self._wait_for_client(self._line))
 

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
         def began(self, head: AnswerHead) -> None: ...
         def came(self, piece: bytes) -> None: ...
+        def settled(self) -> None:
+            """All that has arrived so far was handed over."""
+
         def ended(self, trailers: Headers) -> None: ...
         def failed(self, error: UpstreamFailed) -> None: ...
 
@@ -118,10 +121,12 @@ class Line(asyncio.Protocol):
         if self._taker is None:  # nobody has asked
             self._transport.abort()
             return
+        taker = self._taker
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.give_up(f"what it answers is no HTTP: {error}")
+        taker.settled()
 
     def on_status(self, reason: bytes) -> None:
         self._head.reason += reason

@@ -63,6 +63,7 @@ class WaitingRoom:
             told = {"content-type": kind, "cache-control": "no-cache", "x-headway-waiting": "1"}
             self._client.begin(self._head, _OK, b"OK", heads.plain(told))
         self._client.send(self._dialect.filler(is_stream=self._is_stream))
+        self._client.flush()
         self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._fill)
 
     # -- the answer ------------------------------------------------------------------------
