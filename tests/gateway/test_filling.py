@@ -24,7 +24,7 @@ _FILLERS = {
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that lose patience in no time."""
     for each in (dialects.CHAT, dialects.MESSAGES, dialects.GEMINI, dialects.RESPONSES):
-        monkeypatch.setattr(each, "_patience_seconds", 0.01)
+        monkeypatch.setattr(each, "patience_seconds", 0.01)
     monkeypatch.setattr(waiting_room, "_AGAIN_SECONDS", 0.01)
 
 

@@ -25,7 +25,7 @@ class Dialect:
     nothing that would keep them waiting, or no need.
     """
 
-    __slots__ = ("_asks", "_error", "_event", "_filler", "_patience_seconds", "name")
+    __slots__ = ("_asks", "_error", "_event", "_filler", "name", "patience_seconds")
 
     def __init__(
         self,
@@ -38,18 +38,14 @@ class Dialect:
         filler: bytes = b"",
     ) -> None:
         self.name, self._asks, self._error, self._event = name, asks_for_stream, error, event
-        self._patience_seconds, self._filler = patience_seconds, filler
+        self.patience_seconds, self._filler = patience_seconds, filler
 
     def is_stream(self, path: str, body: bytes) -> bool:
         """Whether a request asks for its answer bit by bit."""
         return self._asks(path, body)
 
-    def patience_seconds(self, *, is_stream: bool) -> float | None:
-        """How long nothing needs to be sent; for ever, if nothing could be."""
-        return self._patience_seconds if self._filler or not is_stream else None
-
     def filler(self, *, is_stream: bool) -> bytes:
-        """What keeps a client waiting."""
+        """What keeps a client waiting; nothing, if nothing would."""
         return self._filler if is_stream else _BLANK
 
     def error_body(self, refusal: Refusal) -> bytes:

@@ -29,11 +29,21 @@ _LATE_ERROR_BYTES = 65_536
 class WaitingRoom:
     """Between one request and its answer."""
 
-    __slots__ = ("_client", "_dialect", "_head", "_is_stream", "_late_error", "_timer", "has_begun")
+    __slots__ = (
+        "_client",
+        "_dialect",
+        "_is_stream",
+        "_late_error",
+        "_request",
+        "_route",
+        "_timer",
+        "has_begun",
+    )
 
     def __init__(self, request: Request, route: Route) -> None:
-        self._client, self._head, self._dialect = request.client, request.head, route.dialect
-        self._is_stream = route.dialect.is_stream(route.path, request.body)
+        self._request, self._route = request, route
+        self._client, self._dialect = request.client, route.dialect
+        self._is_stream = False  # found out when it matters: a body may be large
         self._timer: asyncio.TimerHandle | None = None
         self._late_error: bytes | None = None
         self.has_begun = False
@@ -41,10 +51,8 @@ class WaitingRoom:
     # -- waiting --------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        patience_seconds = self._dialect.patience_seconds(is_stream=self._is_stream)
-        if patience_seconds is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(patience_seconds, self._fill)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._dialect.patience_seconds, self._lose_patience)
         return self
 
     def __exit__(
@@ -56,12 +64,17 @@ class WaitingRoom:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _lose_patience(self) -> None:
+        self._is_stream = self._dialect.is_stream(self._route.path, self._request.body)
+        if not self._dialect.filler(is_stream=self._is_stream):
+            return
+        self.has_begun = True
+        kind = "text/event-stream" if self._is_stream else "application/json"
+        told = {"content-type": kind, "cache-control": "no-cache", "x-headway-waiting": "1"}
+        self._client.begin(self._request.head, _OK, b"OK", heads.plain(told))
+        self._fill()
+
     def _fill(self) -> None:
-        if not self.has_begun:
-            self.has_begun = True
-            kind = "text/event-stream" if self._is_stream else "application/json"
-            told = {"content-type": kind, "cache-control": "no-cache", "x-headway-waiting": "1"}
-            self._client.begin(self._head, _OK, b"OK", heads.plain(told))
         self._client.send(self._dialect.filler(is_stream=self._is_stream))
         self._client.flush()
         self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._fill)
@@ -71,7 +84,7 @@ class WaitingRoom:
     def hand_over(self, status: int, reason: bytes, headers: Headers) -> None:
         """The upstream's answer begins."""
         if not self.has_begun:
-            self._client.begin(self._head, status, reason, headers)
+            self._client.begin(self._request.head, status, reason, headers)
         elif status != _OK:
             self._late_error = b""
 
@@ -95,8 +108,8 @@ class WaitingRoom:
             self._client.send(self._inside(body))
         else:
             headers = heads.plain(refusal.headers(len(body)))
-            self._client.begin(self._head, refusal.status, refusal.reason, headers)
-            if self._head.method != b"HEAD":
+            self._client.begin(self._request.head, refusal.status, refusal.reason, headers)
+            if self._request.head.method != b"HEAD":
                 self._client.send(body)
         self._client.end([])
 
