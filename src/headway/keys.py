@@ -108,6 +108,14 @@ def agent_llm_key(task: str) -> str:
     return check(f"agent-llm/{_escape(task)}")
 
 
+def is_plain(name: object) -> bool:
+    """Whether a name can be a part of a key just as it is."""
+    try:
+        return isinstance(name, str) and _escape(name) == name and check(name) == name
+    except ConfigError:
+        return False
+
+
 def _escape(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"a name in a key must be text and not empty, got {name!r}")

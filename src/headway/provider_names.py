@@ -42,12 +42,7 @@ def _pairs(value: object, name: str) -> Iterable[tuple[str, object]]:
 
 
 def _named(provider: object) -> str | None:
-    """The name, if it can be a part of a key just as it is."""
-    try:
-        is_name = isinstance(provider, str) and keys.llm_key(provider) == f"llm/{provider}"
-    except ConfigError:
-        return None
-    return str(provider) if is_name else None
+    return str(provider) if keys.is_plain(provider) else None
 
 
 def _problem(base: str, place: str | None, provider: object) -> str:

@@ -101,28 +101,33 @@ def _command(value: object, name: str) -> str:
     return value
 
 
-def _providers(value: object, name: str) -> Mapping[str, str]:
-    if value == {}:
-        return MappingProxyType({})
-    from headway import provider_names  # noqa: PLC0415 - few have any
+def _table(
+    check: Callable[[object, str], Mapping[str, str]],
+) -> Callable[[object, str], Mapping[str, str]]:
+    """Names and what they stand for; few have any, and then nothing is loaded to check them."""
 
-    return MappingProxyType(provider_names.checked(value, name))
+    def checked(value: object, name: str) -> Mapping[str, str]:
+        return MappingProxyType({} if value == {} else check(value, name))
+
+    return checked
+
+
+def _providers(value: object, name: str) -> Mapping[str, str]:
+    from headway import provider_names  # noqa: PLC0415
+
+    return provider_names.checked(value, name)
 
 
 def _upstreams(value: object, name: str) -> Mapping[str, str]:
-    if value == {}:
-        return MappingProxyType({})
-    from headway import upstream_names  # noqa: PLC0415 - few have any
+    from headway import upstream_names  # noqa: PLC0415
 
-    return MappingProxyType(upstream_names.checked_upstreams(value, name))
+    return upstream_names.checked_upstreams(value, name)
 
 
 def _credentials(value: object, name: str) -> Mapping[str, str]:
-    if value == {}:
-        return MappingProxyType({})
     from headway import upstream_names  # noqa: PLC0415
 
-    return MappingProxyType(upstream_names.checked_credentials(value, name))
+    return upstream_names.checked_credentials(value, name)
 
 
 def _port(value: object, name: str) -> int:
@@ -172,11 +177,13 @@ SETTINGS = {
     "cooldown.max_wait": Setting(
         "max_cooling_seconds", "HEADWAY_COOLDOWN_MAX_WAIT", "10m", _positive_duration
     ),
-    "llm.providers": Setting("providers", "HEADWAY_LLM_PROVIDERS", {}, _providers),
+    "llm.providers": Setting("providers", "HEADWAY_LLM_PROVIDERS", {}, _table(_providers)),
     "gateway.port": Setting("gateway_port", "HEADWAY_GATEWAY_PORT", 8642, _port),
-    "gateway.upstreams": Setting("gateway_upstreams", "HEADWAY_GATEWAY_UPSTREAMS", {}, _upstreams),
+    "gateway.upstreams": Setting(
+        "gateway_upstreams", "HEADWAY_GATEWAY_UPSTREAMS", {}, _table(_upstreams)
+    ),
     "gateway.credentials": Setting(
-        "gateway_credentials", "HEADWAY_GATEWAY_CREDENTIALS", {}, _credentials
+        "gateway_credentials", "HEADWAY_GATEWAY_CREDENTIALS", {}, _table(_credentials)
     ),
     "gateway.exempt": Setting(
         "gateway_exempt", "HEADWAY_GATEWAY_EXEMPT", "count_tokens models", _texts

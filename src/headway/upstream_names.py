@@ -33,7 +33,7 @@ def _checked(
     problems, found = [], {}
     for upstream, text in value.items():
         checked = check(text)
-        if not _is_name(upstream):
+        if upstream in _TAKEN or not keys.is_plain(upstream):
             problems.append(f"{name}: {upstream!r} must be a name without blanks and slashes")
         elif checked is None:
             # Not shown: people mistype secrets as well.
@@ -43,13 +43,6 @@ def _checked(
     if problems:
         raise ConfigError(*problems)
     return found
-
-
-def _is_name(upstream: str) -> bool:
-    try:
-        return keys.llm_key(upstream) == f"llm/{upstream}" and upstream not in _TAKEN
-    except ConfigError:
-        return False
 
 
 def _base_url(text: object) -> str | None:

@@ -35,7 +35,7 @@ class Exchange:
         self.request, self.route = request, route
         self.key = "" if target is None else target.key
         self._client = request.client
-        self._call = None if target is None else Call(target, None, raise_truncated=False)
+        self._call = None if target is None else Call(target)
         self._room = WaitingRoom(request, route)
         self._line: Line | None = None
         self._answered: asyncio.Future[UpstreamFailed | None] = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headway.governor import Governor
     from headway.llm.advice import Advice
     from headway.llm.endings import Ending
-    from headway.llm.families import Family
+    from headway.llm.families import TruncatedStream
     from headway.slot import Lease
 
 # What a body is doing: somebody waits for its next piece, or nobody does. Those that are idle
@@ -39,9 +39,8 @@ class Call(Slot):
 
     __slots__ = (
         "__weakref__",
-        "_family",
-        "_raise_truncated",
         "_target",
+        "_truncated_error",
         "advice",
         "ending",
         "is_refused",
@@ -51,9 +50,12 @@ class Call(Slot):
 
     lease: Lease
 
-    def __init__(self, target: Target, family: Family | None, *, raise_truncated: bool) -> None:
+    def __init__(
+        self, target: Target, *, truncated_error: type[TruncatedStream] | None = None
+    ) -> None:
+        """If there is an error for it, that is raised when the answer turns out to be cut."""
         super().__init__(target.slot.turnstile, target.slot.request)
-        self._target, self._family, self._raise_truncated = target, family, raise_truncated
+        self._target, self._truncated_error = target, truncated_error
         self.ending: Ending | None = None
         self.advice: Advice | None = None
         self.is_refused = False
@@ -121,8 +123,8 @@ class Call(Slot):
             return
         reason = "its stream ended without its last event"
         self._truncated(reason)
-        if self._raise_truncated and self._family is not None:
-            raise self._family.truncated(self.lease.keys, self.lease.id, reason)
+        if self._truncated_error is not None:
+            raise self._truncated_error(self.lease.keys, self.lease.id, reason)
 
     def broke_off(self, error: BaseException) -> None:
         """The body failed; who cancelled it or pressed Ctrl-C knows that."""

@@ -76,7 +76,8 @@ class _Gate(Generic[Below]):
 
     def _new_call(self, request: Any, path: str, family: Family) -> Call:
         target = self._targets.find(request, path)
-        return Call(target, family, raise_truncated=self._options.raise_truncated)
+        error = family.truncated if self._options.raise_truncated else None
+        return Call(target, truncated_error=error)
 
 
 class HeadwayTransport(_Gate["httpx.BaseTransport | httpx2.BaseTransport"], _Transport):
