@@ -20,6 +20,9 @@ if _ROOT not in sys.path:
 # Who is started in the background of a shell ignores Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# And under nohup the end of a terminal. A handler is not passed on, and keeps it from ending us.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from headway.stores import patience
 from headway.stores.base import WouldBlock
 from headway.tickets import Granted, Waiting
 from headway.turnstile import NOTICE_SECONDS, SETTLED, is_verdict
@@ -102,9 +103,10 @@ async def _request_later(store: Store, ticket: Ticket, request: Request) -> Answ
     """Someone is inside: try again on the loop for a while, then wait in a thread.
 
     Mostly it is another process that leaves in a moment. A thread would hold what it
-    waits for while it competes with this loop for the interpreter.
+    waits for while it competes with this loop for the interpreter. A distant store is
+    never asked from a loop.
     """
-    for pause_seconds in _PAUSES_SECONDS:
+    for pause_seconds in () if store.distant else _PAUSES_SECONDS:
         await asyncio.sleep(pause_seconds)
         try:
             return store.request(ticket, wait=request.wait, patient=False)
@@ -157,7 +159,9 @@ async def in_thread(call: Callable[[], T]) -> T:
     global _pool  # noqa: PLW0603 - made when first needed
     if _pool is None:
         _pool = ThreadPoolExecutor(8, thread_name_prefix="headway")
-    pending = asyncio.get_running_loop().run_in_executor(_pool, call)
+    pending = asyncio.get_running_loop().run_in_executor(
+        _pool, patience.since, time.monotonic(), call
+    )
     try:
         return await asyncio.shield(pending)
     except asyncio.CancelledError:

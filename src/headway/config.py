@@ -48,6 +48,7 @@ class Settings:
         "inherited",
         "keep_count",
         "keep_seconds",
+        "lease_seconds",
         "lines",
         "max_cooling_seconds",
         "max_jobs",
@@ -58,6 +59,7 @@ class Settings:
         "max_tool_calls",
         "max_waiting",
         "min_free_memory_bytes",
+        "namespace",
         "notify",
         "notify_command",
         "notify_on",
@@ -65,7 +67,10 @@ class Settings:
         "paused",
         "providers",
         "retries",
+        "store_password",
+        "store_password_file",
         "store_timeout_seconds",
+        "store_url",
         "task",
     )
 
@@ -78,6 +83,11 @@ class Settings:
     max_waiting: int
     max_cooling_seconds: float
     store_timeout_seconds: float
+    store_url: str | None
+    store_password: str | None
+    store_password_file: str | None
+    namespace: str
+    lease_seconds: float
     task: str | None
     providers: Mapping[str, str]
     gateway_port: int

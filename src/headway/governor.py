@@ -8,9 +8,9 @@ import atexit
 from headway import config, durations, forking
 from headway.errors import ConfigError
 from headway.keys import path as keys_path
-from headway.limits import lines_from_code
+from headway.limits import STORE, lines_from_code
 from headway.slot import Lease, Request, Slot
-from headway.stores import open_store
+from headway.stores import environ_for, open_store
 from headway.telling import Teller, warn
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_priority, check_task, check_weight
 from headway.turnstile import Turnstile, close_all
@@ -48,9 +48,11 @@ class Governor:
             opened, self._settings = open_store(store)
             new_lines = _adopt_file(opened, self._settings)
             self._teller = Teller(opened)
-            environ = {"HEADWAY_HOME": self._settings.home} if self._settings.home else {}
             self._turnstile = Turnstile(
-                opened, self._teller, environ=environ, inherited=self._settings.inherited
+                opened,
+                self._teller,
+                environ=environ_for(store, self._settings),
+                inherited=self._settings.inherited,
             )
             forking.register(self._turnstile, kept=opened.shared)
         self._store.on_reclaimed = self._teller.reclaimed
@@ -58,8 +60,11 @@ class Governor:
         self._jobs: Jobs | None = None
         # The leases of a home mean nothing to a store in memory.
         self._lenders = self._settings.inherited if self._settings.home else ()
-        if offered or self._settings.offered_lines:
-            new_lines += self._regulator.offer([*self._settings.offered_lines, *offered])
+        offered = [*self._settings.offered_lines, *offered]
+        if self._store.source == STORE:
+            offered = [*self._settings.lines, *offered]
+        if offered:
+            new_lines += self._regulator.offer(offered)
         if new_lines:
             self._regulator.doubt([line.pattern for line in new_lines], in_force=True)
 

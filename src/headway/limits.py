@@ -26,7 +26,7 @@ UNCAPPED = 1 << 62
 MAX_SLOTS = 1_000_000_000
 _MANY_BITS = 128
 # Where a line was written; shown to people as the source of a limit.
-FILE, CODE, ENVIRONMENT = "file", "code", "environment"
+FILE, CODE, ENVIRONMENT, STORE = "file", "code", "environment", "store"
 
 
 class Line:

@@ -29,13 +29,12 @@ class Regulator:
 
     def __init__(self, turnstile: Turnstile, home: str) -> None:
         self._turnstile = turnstile
-        self._file = SettingsFile(home) if home else None
+        self._file = SettingsFile(home) if turnstile.store.source == limits.FILE else None
         self._doubted: set[str] = set()
 
     def set_limit(self, key: str, limit: Limit) -> None:
         keys.check(key, pattern=True)
-        source = limits.FILE if self._file else limits.CODE
-        wanted = limits.line(key, limit, source=source, where=f'"{key}"')
+        wanted = limits.line(key, limit, source=self._store.source, where=f'"{key}"')
         self.doubt([key], in_force=False)
         self._revise(
             lambda terms: terms.with_lines([wanted.over(terms.exact(key))]),

@@ -48,6 +48,7 @@ def record(home: str, lease: LeaseView, *, reason: str, task: str | None) -> Non
     release = Release(lease, time.time(), reason, _me(task))
     path = os.path.join(home, FILE_NAME)
     line = json.dumps(asdict(release)).encode() + b"\n"
+    os.makedirs(home, mode=0o700, exist_ok=True)  # on a server there need not be one
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, line)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _MOST = 10**12
 _LAST_PORT = 65_535
 _TOKEN_LENGTHS = range(16, 201)
+# Stores on a server: plain, over TLS, or through a socket of this machine.
+STORE_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 def _positive_duration(value: object, name: str) -> float:
@@ -93,6 +95,25 @@ def _token(value: object, name: str) -> str:
     raise ConfigError(
         f"{name} must be a text of {_TOKEN_LENGTHS[0]} to {_TOKEN_LENGTHS[-1]} letters and digits"
     )
+
+
+def _store_url(value: object, name: str) -> str:
+    if isinstance(value, str) and value.startswith(STORE_SCHEMES):
+        return value
+    # Not shown: it may have a password in it.
+    raise ConfigError(f"{name} must be an address like redis://host:6379 or rediss://host:6379")
+
+
+def _namespace(value: object, name: str) -> str:
+    if isinstance(value, str) and value and not set(value) & set("{} \n"):
+        return value
+    raise ConfigError(f"{name} must be a name without blanks and braces, got {value!r}")
+
+
+def _text(value: object, name: str) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ConfigError(f"{name} must be a text that is not empty")
 
 
 def _command(value: object, name: str) -> str:
@@ -186,7 +207,10 @@ SETTINGS = {
         "gateway_credentials", "HEADWAY_GATEWAY_CREDENTIALS", {}, _table(_credentials)
     ),
     "gateway.exempt": Setting(
-        "gateway_exempt", "HEADWAY_GATEWAY_EXEMPT", "count_tokens models", _texts
+        "gateway_exempt",
+        "HEADWAY_GATEWAY_EXEMPT",
+        "count_tokens input_tokens :countTokens models",
+        _texts,
     ),
     "gateway.queue_timeout": Setting(
         "gateway_timeout_seconds", "HEADWAY_GATEWAY_QUEUE_TIMEOUT", "off", _off_or_duration
@@ -205,6 +229,19 @@ SETTINGS = {
     ),
     "gateway.token": Setting(
         "gateway_token", "HEADWAY_GATEWAY_TOKEN", "off", _unless("off", _token), is_secret=True
+    ),
+    "store.url": Setting(
+        "store_url", "HEADWAY_STORE_URL", "home", _unless("home", _store_url), is_secret=True
+    ),
+    "store.namespace": Setting("namespace", "HEADWAY_STORE_NAMESPACE", "default", _namespace),
+    "store.lease_seconds": Setting(
+        "lease_seconds", "HEADWAY_STORE_LEASE_SECONDS", 15, _positive_duration
+    ),
+    "store.password": Setting(
+        "store_password", "HEADWAY_STORE_PASSWORD", "off", _unless("off", _text), is_secret=True
+    ),
+    "store.password_file": Setting(
+        "store_password_file", "HEADWAY_STORE_PASSWORD_FILE", "off", _unless("off", _text)
     ),
     "store.timeout": Setting(
         "store_timeout_seconds", "HEADWAY_STORE_TIMEOUT", "5s", _positive_duration
@@ -266,6 +303,7 @@ VARIABLES = (
     "HEADWAY_HOME",
     "HEADWAY_LIMITS",
     "HEADWAY_LEASE",
+    "HEADWAY_TOKEN",
     "HEADWAY_TASK",
     "HEADWAY_JOB",
     "HEADWAY_ATTEMPT",

@@ -202,7 +202,8 @@ class Lease:
         """The variables that let a child process go ahead on this lease."""
         self.check()
         task = {"HEADWAY_TASK": self.task} if self.task else {}
-        return {**self._turnstile.environ, "HEADWAY_LEASE": self._chain(), **task}
+        lease = {"HEADWAY_LEASE": self._chain(), "HEADWAY_TOKEN": str(self.ticket.token)}
+        return {**self._turnstile.environ, **lease, **task}
 
     def _chain(self) -> str:
         """This lease and those round it, the nearest first, for when it ends before the child.

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _DEBUG, _INFO = 10, 20
 
+# So often those who wait for a server ask it for their places.
+_DISTANT_LOOK_SECONDS = 5.0
+
 
 class Teller:
     """The events of one governor."""
@@ -159,6 +162,8 @@ class Teller:
         now = time.monotonic()
         if not followed or now < self._next_look_at:
             return bool(followed)
+        if self._store.distant:
+            self._next_look_at = now + _DISTANT_LOOK_SECONDS
         version = self._store.version()
         if version == self._seen_version:
             return True
@@ -166,7 +171,7 @@ class Teller:
         places = self._store.positions([ticket for ticket, _, _ in followed.values()])
         # Counting places is the one look that grows with the queue: it may take at most
         # a twentieth of the time.
-        self._next_look_at = now + 20 * (time.monotonic() - now)
+        self._next_look_at = max(self._next_look_at, now + 20 * (time.monotonic() - now))
         from headway.events import MovedUp, call  # noqa: PLC0415
 
         for ticket_id, (ticket, on_wait, before) in followed.items():

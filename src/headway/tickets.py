@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     Refusal: TypeAlias = Literal[
-        "full", "paused", "cooling", "budget", "too_heavy", "queue_full", "deadlock"
+        "full", "paused", "cooling", "budget", "too_heavy", "queue_full", "deadlock", "settling"
     ]
 
 MAX_WEIGHT = 1_000_000

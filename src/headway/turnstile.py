@@ -78,9 +78,10 @@ class Turnstile:
         self.switchboard.deliver()
         if not isinstance(answer, Waiting):
             return answer
-        if self.store.shared:
+        decision = self.switchboard.attach(ticket.id, waiter)
+        if decision is None and self.store.shared:
             self.switchboard.attend()
-        return self.switchboard.attach(ticket.id, waiter)
+        return decision
 
     def _await_turn(self, ticket: Ticket, request: Request, answer: Answer) -> Decision | None:
         """The decision on a waiting ticket, or none when its time ran out first."""
@@ -187,6 +188,8 @@ class Turnstile:
             f" {capacity.limit}; raise the limit or ask for less",
             "queue_full": f"the queue of {key} is full with {capacity.waiting} waiting;"
             " try later, or raise queue.max_waiting",
+            "settling": f"no slot on {key} yet: {self.store.name} may have lost what it knew, and"
+            " lets nobody in until all who hold something had the time to say so",
         }
         return AtCapacity(capacity, texts[refused.reason])
 

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from headway.tickets import Ticket
 
 Reason = Literal[
-    "full", "paused", "cooling", "budget", "possible_deadlock", "no_worker", "after", "starting"
+    "full",
+    "paused",
+    "settling",
+    "cooling",
+    "budget",
+    "possible_deadlock",
+    "no_worker",
+    "after",
+    "starting",
 ]
 Pressure = Literal["ok", "near", "full"]
 # From this share of a limit on, planners are told to slow down.
@@ -324,9 +332,10 @@ def estimated_wait(state: KeyState, position: int) -> float | None:
         return None
     if state.budget_seconds is not None:
         return state.budget_seconds + (position - 1) * WINDOW_SECONDS / state.budget
+    closed = max(state.cooling_seconds or 0.0, state.settling_seconds or 0.0)
     if state.hold_seconds is None:
-        return state.cooling_seconds
-    return (state.cooling_seconds or 0.0) + state.hold_seconds * position / min(state.cap, UNCAPPED)
+        return closed or None
+    return closed + state.hold_seconds * position / min(state.cap, UNCAPPED)
 
 
 def _pressure(states: Sequence[KeyState], *, blocked: bool) -> Pressure:

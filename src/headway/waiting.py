@@ -81,6 +81,8 @@ class Switchboard:
         # The attendant sleeps until a message comes; or until we poke it, while someone
         # else listens for it.
         self._dozing = self._aside = False
+        # Whether somebody has listened for itself since the attendant's last turn.
+        self._is_served = False
         self._waiters: dict[str, Waiter] = {}
         # The waiter that listens for itself at present.
         self._listener: Waiter | None = None
@@ -155,6 +157,7 @@ class Switchboard:
                 self._listening.release()
             except RuntimeError:  # it is someone else's
                 pass
+        self._is_served = True
         if self._waiters or self._aside:
             # Also if it was called before: we may have taken that message.
             self._rouse()
@@ -255,6 +258,9 @@ class Switchboard:
                 self._listen(_LISTEN_SECONDS)
             finally:
                 self._listening.release()
+        elif self._is_served:  # it is likely to do so again: do not wake up with it each time
+            self._is_served = False
+            self._poked.acquire(True, _TICK_SECONDS)
         elif self._store.doze(_TICK_SECONDS):
             self._aside = True  # before the try: who listens wakes us when that is over
             if not self._look_in():

@@ -8,17 +8,22 @@ to ``HOUSES``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import os
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.fleet.server import shared
 
 from headway.config import Settings
 from headway.stores.book import new_state
 from headway.stores.memory import MemoryStore
+from headway.stores.redis import RedisStore
+from headway.stores.redis_link import PARTS, Link, script
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlrows import read_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headway.limits import Terms
     from headway.stores.base import Census, Store
@@ -42,14 +47,23 @@ class House(Protocol):
     def kill(self, store: Store) -> str:
         """End a holder as ``kill -9`` would, and say what its name was."""
 
+    def notice(self, store: Store, dead: list[str]) -> None:
+        """Let a holder find out that others may have died."""
+
     def glance(self, store: Store) -> Census:
         """The whole store as it is, without burying the dead as a census does."""
+
+    def deliver(self) -> None:
+        """Let everything arrive that is on its way."""
 
     def lose_messages(self, store: Store) -> None:
         """Let whatever is on its way to a holder get lost."""
 
     def verdicts(self, store: Store) -> int:
         """How many ends of tickets are kept for owners who have not read them."""
+
+    def lose_counts(self, stores: list[Store]) -> None:
+        """Let the store forget everything but what the holders know."""
 
     def close(self, stores: list[Store]) -> None:
         """End the living holders properly."""
@@ -77,15 +91,25 @@ class MemoryHouse:
     def kill(self, store: Store) -> str:
         raise NotImplementedError("the memory store ends with its process")
 
+    def notice(self, store: Store, dead: list[str]) -> None:
+        raise NotImplementedError("the memory store ends with its process")
+
     def glance(self, store: Store) -> Census:
         return store.census()
 
+    def deliver(self) -> None:
+        pass  # nothing is ever on its way
+
     def lose_messages(self, store: Store) -> None:
-        assert store is self._store  # nothing is ever on its way
+        assert store is self._store
 
     def verdicts(self, store: Store) -> int:
         assert store is self._store
         return 0  # they are kept on the tickets themselves
+
+    def lose_counts(self, stores: list[Store]) -> None:
+        assert set(stores) <= {self._store}
+        self._store._book.recount(self._store._admission)
 
     def close(self, stores: list[Store]) -> None:
         assert set(stores) <= {self._store}
@@ -132,9 +156,16 @@ class SqliteHouse:
         home.guard.close()
         return name
 
+    def notice(self, store: Store, dead: list[str]) -> None:
+        assert isinstance(store, SqliteStore)
+        store.reclaim(dead)
+
     def glance(self, store: Store) -> Census:
         assert isinstance(store, SqliteStore)
         return store._reader.census()
+
+    def deliver(self) -> None:
+        pass  # it has arrived when it is sent
 
     def lose_messages(self, store: Store) -> None:
         assert isinstance(store, SqliteStore)
@@ -145,6 +176,12 @@ class SqliteHouse:
         query = "select count(*) from verdicts"
         (count,) = store._home.database.connection.execute(query).fetchone()
         return int(count)
+
+    def lose_counts(self, stores: list[Store]) -> None:
+        os.unlink(os.path.join(self._directory, "slots.db"))
+        for store in stores:
+            assert isinstance(store, SqliteStore)
+            store._home.refresh()
 
     def close(self, stores: list[Store]) -> None:
         for store in stores:
@@ -189,7 +226,114 @@ class EagerShortcuts(Shortcuts):
         return super().go(ticket, held_seconds) or super().go(ticket, held_seconds)
 
 
-HOUSES: dict[str, type[MemoryHouse | SqliteHouse]] = {
+class ClockedLink(Link):
+    """A way to a server whose clock is the test's."""
+
+    _CLOCK = (
+        b"local function server_seconds() return tonumber(redis.call('GET', NS .. 'clock')) end"
+    )
+
+    def __init__(self, url: str, namespace: str, clock: Callable[[], float]) -> None:
+        first, _, *others = PARTS
+        text = b"\n".join([script((first,)), self._CLOCK, script(tuple(others))])
+        super().__init__(url, namespace, timeout_seconds=5.0, text=text)
+        self._clock = clock
+
+    def run(self, connection: Any, words: Sequence[bytes]) -> Any:
+        connection.send_command(b"SET", self.tag + b":clock", repr(self._clock()))
+        connection.read_response()
+        return super().run(connection, words)
+
+
+class RedisHouse:
+    """A namespace on a server, with a store object per holder."""
+
+    mortal = True
+    many_keys = "headway.stores.redis_session._MANY_KEYS"
+    server = "redis"
+
+    def __init__(self, directory: str, *, clock: Callable[[], float], max_waiting: int) -> None:
+        self._namespace, self._clock = directory, clock
+        self._settings = Settings(
+            home=directory,
+            boost_seconds=BOOST_SECONDS,
+            max_waiting=max_waiting,
+            max_cooling_seconds=MAX_COOLING_SECONDS,
+            store_timeout_seconds=5.0,
+            lease_seconds=1e9,
+        )
+        self._server = shared(self.server)
+        self._client: Any = self._server.client
+
+    def open(self, terms: Terms) -> RedisStore:
+        link = ClockedLink(self._server.url, self._namespace, self._clock)
+        store = RedisStore(self._settings, link, clock=self._clock)
+        store.version()
+        self._settle()
+        if terms.paused:
+            assert store.set_terms(store.terms().with_paused(terms.paused), expected=store.terms())
+        return store
+
+    def _key(self, name: str) -> str:
+        return f"{{headway:{self._namespace}}}:{name}"
+
+    def kill(self, store: Store) -> str:
+        assert isinstance(store, RedisStore)
+        session = store._session
+        session._connection.close()
+        session._heart.stop()
+        store._inbox.close()
+        self._client.zadd(self._key("holders"), {session.id: -1e18})
+        return session.id
+
+    def notice(self, store: Store, dead: list[str]) -> None:
+        del dead  # the server knows better
+        store.tend()
+
+    def glance(self, store: Store) -> Census:
+        assert isinstance(store, RedisStore)
+        return store.census()
+
+    def deliver(self) -> None:
+        self._client.ping()  # what the server had to write before, it has written now
+
+    def lose_messages(self, store: Store) -> None:
+        assert isinstance(store, RedisStore)
+        self._client.delete(self._key(f"inbox:{store._session.id}"))
+
+    def verdicts(self, store: Store) -> int:
+        del store
+        names = [name for name in self._names() if "verdicts:" in name]
+        return sum(int(self._client.hlen(name)) for name in names)
+
+    def close(self, stores: list[Store]) -> None:
+        for store in stores:
+            store.close()
+
+    def lose_counts(self, stores: list[Store]) -> None:
+        self._client.delete(*self._names())
+        for store in stores:
+            store.version()
+        self._settle()
+        stores[0].version()
+
+    def _settle(self) -> None:
+        """Nobody else is to come back."""
+        self._client.hset(self._key("meta"), "settles_at", "0")
+
+    def _names(self) -> list[str]:
+        return [name for name in self._client.scan_iter() if name.startswith(self._key(""))]
+
+
+class ValkeyHouse(RedisHouse):
+    """The same on the other server."""
+
+    server = "valkey"
+
+
+HOUSES: dict[str, type[MemoryHouse | SqliteHouse | RedisHouse]] = {
+    "redis": RedisHouse,
+    "valkey": ValkeyHouse,
     "memory": MemoryHouse,
     "sqlite": SqliteHouse,
     "sqlite-eager": EagerSqliteHouse,

@@ -17,7 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.conftest import FakeClock
 from tests.contract import oracle
 from tests.contract.diary import Diary
-from tests.contract.houses import BOOST_SECONDS, MAX_COOLING_SECONDS, EagerSqliteHouse, SqliteHouse
+from tests.contract.houses import (
+    BOOST_SECONDS,
+    MAX_COOLING_SECONDS,
+    EagerSqliteHouse,
+    RedisHouse,
+    SqliteHouse,
+)
 
 from headway import keys
 from headway.limits import CODE, UNCAPPED, Line
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 
     from headway.stores.base import Store
     from headway.stores.book import KeyState
-    from headway.stores.sqlite import SqliteStore
     from headway.tickets import Answer, Decision
 
 TREE = ("agent", "agent/x", "agent/x/y", "llm", "llm/a", "llm/a/m", "llm/b", "llm/b/m")
@@ -83,7 +88,7 @@ class Twins:
 class StoresAgree(RuleBasedStateMachine):
     """Plays on both stores and compares."""
 
-    house_type = SqliteHouse
+    house_type: type[SqliteHouse | RedisHouse] = SqliteHouse
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,7 +331,7 @@ class StoresAgree(RuleBasedStateMachine):
         name = self.house.kill(dead)
         ended = {twins.id for twins in self.twins.values() if twins.holder is dead}
         if noticed == "by a watcher":
-            cast("SqliteStore", self.holders[0]).reclaim([name])
+            self.house.notice(self.holders[0], [name])
         elif noticed == "by a census":
             self.holders[0].census()
         self._open_holder()
@@ -340,6 +345,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.model.tend()
         self.holders[0].tend()
         expected = _news([self.model], dead)
+        self.house.deliver()
         assert _news(self.holders) == expected
         told = {ticket_id for name, ticket_id, *_ in expected if name != "Granted"}
         model, real = now = self._pictures()
@@ -397,6 +403,12 @@ class StoresAgree(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.house.close(self.holders)
         self.directory.cleanup()
+
+
+class RedisAgrees(StoresAgree):
+    """The same on a server."""
+
+    house_type = RedisHouse
 
 
 class EagerStoresAgree(StoresAgree):

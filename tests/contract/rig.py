@@ -240,6 +240,7 @@ class Rig:
     def decisions(self) -> list[tuple[str, Decision]]:
         """The same, with the decisions themselves."""
         found: list[tuple[str, Decision]] = []
+        self.house.deliver()
         for store in {id(store): store for store in self.holders}.values():
             if store.shared:
                 store.listen(0)  # whatever messages there are

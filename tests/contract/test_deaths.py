@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.contract.houses import HOUSES
 
-from headway.limits import FILE, Terms, line
+from headway.limits import Terms, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.contract.rig import Rig
-
-    from headway.stores.sqlite import SqliteStore
 
     Notice = Callable[[Rig, str], object]
 
@@ -42,7 +40,7 @@ def _by_a_newcomer(rig: Rig, _dead: str) -> None:
 
 
 def _by_a_watcher(rig: Rig, dead: str) -> None:
-    cast("SqliteStore", rig.store).reclaim([dead])
+    rig.house.notice(rig.store, [dead])
 
 
 @pytest.fixture(params=[_by_a_census, _by_a_survey, _by_a_newcomer, _by_a_watcher])
@@ -190,8 +188,7 @@ def test_a_living_holder_is_not_reclaimed(rig: Rig) -> None:
     rig.limit(llm=3)
     leases = [rig.ask("llm", by=number) for number in range(3)]
     rig.ask("llm", by=1)
-    store = cast("SqliteStore", rig.store)
-    store.reclaim([lease.holder for lease in leases])
+    rig.house.notice(rig.store, [lease.holder for lease in leases])
     assert rig.runs(*leases)
     assert rig.state("llm").waiting == 1
 
@@ -245,8 +242,8 @@ def test_a_probe_that_died_with_everyone_else_does_not_keep_the_key(rig: Rig) ->
 
 def test_what_was_promised_to_those_who_died_with_everyone_else_is_free(rig: Rig) -> None:
     """And what was spent stays so, for as long as it counts."""
-    budget = line(PROVIDER, {"requests_per_minute": 2}, source=FILE, where="")
-    rig.set_terms(Terms([budget, line("llm", 1, source=FILE, where="")]))
+    budget = line(PROVIDER, {"requests_per_minute": 2}, source=rig.store.source, where="")
+    rig.set_terms(Terms([budget, line("llm", 1, source=rig.store.source, where="")]))
     rig.ask(MODEL)
     assert rig.at(rig.ask(MODEL)) == "llm"
     _all_die(rig)
@@ -285,7 +282,8 @@ def test_closed_stores_leave_no_descriptors(rig: Rig) -> None:
         return open_descriptors()
 
     come_and_go()
-    assert come_and_go() == come_and_go()
+    first = come_and_go()
+    assert min(come_and_go() for _ in range(3)) <= first  # those of other tests may go meanwhile
 
 
 def open_descriptors() -> int:

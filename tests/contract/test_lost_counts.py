@@ -5,11 +5,7 @@ A home loses them with its database; a store in memory when Ctrl-C strikes insid
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
-
-from headway.stores.memory import MemoryStore
-from headway.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from tests.contract.rig import Rig
@@ -18,15 +14,9 @@ PROVIDER = "llm/openai"
 
 
 def _lose_the_counts(rig: Rig) -> None:
-    for store in rig.holders:
-        if isinstance(store, MemoryStore):
-            store._book.recount(store._admission)
-            continue
-        assert isinstance(store, SqliteStore)
-        if store is rig.store:
-            os.unlink(store._home.database.path)
-            rig.forget()
-        store._home.refresh()
+    rig.house.lose_counts(rig.holders)
+    if rig.house.mortal:  # what was spent and what cools is lost with it
+        rig.forget()
     rig.look()
 
 

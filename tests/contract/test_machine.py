@@ -6,9 +6,9 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
-from tests.contract.machine import EagerStoresAgree, StoresAgree
+from tests.contract.machine import EagerStoresAgree, RedisAgrees, StoresAgree
 
-MACHINES = [StoresAgree, EagerStoresAgree]
+MACHINES = [StoresAgree, EagerStoresAgree, RedisAgrees]
 
 
 @pytest.mark.timeout(300)

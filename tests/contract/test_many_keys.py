@@ -169,3 +169,19 @@ def test_unlimited_keys_are_passed_without_waiting(rig: Rig) -> None:
 def _leases_on(rig: Rig, key: str) -> list[Ticket]:
     """The tickets of the test that hold a key."""
     return [lease for lease in rig.asked if lease.id in rig.look().leases and key in lease.path]
+
+
+def test_keys_that_somebody_will_need_further_on_are_not_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody uses them yet, and many new ones have come."""
+    monkeypatch.setattr(rig.house.many_keys, 2)
+    rig.limit(a=1)
+    running = rig.ask("a")
+    waiting = rig.ask("a", "b")
+    for number in range(4):
+        rig.release(rig.ask(f"new/{number}"))
+
+    rig.release(running)
+
+    assert rig.runs(waiting)

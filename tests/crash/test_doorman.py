@@ -96,7 +96,7 @@ def test_another_process_that_our_threads_wait_for_is_named(path: str) -> None:
         waits = in_thread(lambda: enter(guard))
         while not guard._at_the_door:
             time.sleep(0.001)
-        guard._timeout_seconds = 0.05
+        guard._patience.seconds = 0.05
         with pytest.raises(StoreUnavailable) as caught:
             enter(guard)
         other.communicate(b"\n")

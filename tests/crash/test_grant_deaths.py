@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 # A waiter that is ready to be granted, and is killed by its own hand in that moment.
 _DIES_WITH_GRANT = """
-from headway.stores.sqlite import SqliteStore
+from headway.stores.own_tickets import OwnTickets
 governor = headway.Governor()
-SqliteStore.decided = lambda *anything: die()
+OwnTickets.decided = lambda *anything: die()
 with governor.slot("k", on_wait=queued):
     say("granted")
 """

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fleet.server import settled
 
 from headway import Governor
 
@@ -19,9 +20,11 @@ def home(home: Path) -> str:
     return str(home)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, home: str) -> str:
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, home: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store of each kind."""
+    if request.param == "redis":
+        return settled(monkeypatch)
     return "memory://" if request.param == "memory" else f"sqlite:///{home}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,15 @@ from tests.slots.interrupting import Strike
 from tests.slots.support import Held, Worker, assert_clean
 
 from headway import Governor, StoreUnavailable
+from headway.stores.guard import Guard
+from headway.stores.own_tickets import OwnTickets
 from headway.tickets import Granted, Ticket
 from headway.waiting import ThreadWaiter
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from sqlite3 import Connection
 
     from headway.stores.sqlite import SqliteStore
@@ -85,11 +90,11 @@ def test_two_threads_that_watch_the_same_holder(
     assert not presence._holder_of
 
 
-class SlowToForget(dict[str, Ticket]):
+class SlowToForget(OwnTickets):
     """A process's own tickets, where taking one out waits for others to come, if they can."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, news: deque[Decision]) -> None:
+        super().__init__(news)
         self.forgetting, self.looked = threading.Event(), threading.Event()
 
     def pop(self, *args: Any) -> Any:
@@ -102,7 +107,7 @@ class SlowToForget(dict[str, Ticket]):
 def test_what_just_ended_is_not_announced_again(opened: Callable[[], Opened], way: str) -> None:
     """A database that is opened anew right after the end of a ticket does not get it back."""
     governor, store = opened()
-    own = store._own = store._recovery._own = SlowToForget()
+    own = store._own = store._recovery._own = SlowToForget(store.news)
     ticket = Ticket(store.new_id(), ("k",), ("k",))
     if way == "withdrawn":
         _, other = opened()
@@ -142,7 +147,7 @@ def test_a_ticket_that_is_being_granted_is_decided_at_every_moment(
     ticket.at = "k"
     store._own[ticket.id] = ticket
 
-    store.decided(Granted(ticket.id, 7))
+    store._own.decided(Granted(ticket.id, 7))
 
     assert moments == [True, True]
     del store._own[ticket.id]
@@ -420,3 +425,19 @@ def test_a_hook_that_exits_does_not_end_the_listening(
         time.sleep(0.01)
     held.let_go()
     assert worker.result()
+
+
+def test_a_file_in_the_making_that_somebody_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is the first in a home takes it for one that was left behind: it is made again."""
+    link = os.link
+
+    def clear_away_first(draft: str, path: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        os.unlink(draft)
+        link(draft, path)
+
+    monkeypatch.setattr(os, "link", clear_away_first)
+    Guard(str(tmp_path / "slots.lock"), timeout_seconds=1.0).close()
+    assert os.listdir(tmp_path) == ["slots.lock"]

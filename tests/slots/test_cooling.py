@@ -20,7 +20,7 @@ from tests.slots.support import (
 
 from headway import AtCapacity, ConfigError, CoolingDown, Governor, QueueTimeout
 from headway import events as kinds
-from headway.stores import book
+from headway.stores import book, redis_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,8 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., str]:
 def short_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets of a third of a second."""
     monkeypatch.setattr(book, "WINDOW_SECONDS", 0.3)
+    script = redis_link.script().replace(b"WINDOW_MS = 61000", b"WINDOW_MS = 300")
+    monkeypatch.setattr(redis_link, "script", lambda: script)
 
 
 def test_who_waits_is_let_in_when_the_time_has_come(

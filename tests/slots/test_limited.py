@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.slots.support import Crowd, Held, Worker, assert_clean, until, waiting_tasks
+from tests.slots.support import Crowd, Held, Worker, assert_clean, auntil, until, waiting_tasks
 
 import headway
 from headway import AtCapacity, ConfigError, DeadlockRefused, Governor
@@ -114,8 +114,7 @@ def test_ten_calls_never_exceed_the_limit(govern: Govern) -> None:
     @governor.limited("k")
     async def task() -> None:
         crowd.enter()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await auntil(lambda: crowd.peak == 2)
         crowd.leave()
 
     @governor.limited("k")

@@ -247,16 +247,20 @@ def test_a_key_named_twice_or_with_its_ancestor_counts_once(govern: Govern) -> N
     assert_clean(governor)
 
 
-def test_the_environment_for_a_child_names_home_lease_and_task(govern: Govern, url: str) -> None:
-    """A child finds the home (if there is one), the lease, and the task (if it has one)."""
+def test_the_environment_for_a_child_names_store_lease_and_task(
+    govern: Govern, url: str, home: str
+) -> None:
+    """A child finds the store (if it can be shared), the lease, and the task (if it has one)."""
     governor = govern({"k": 2})
 
     with governor.slot("k", task="t") as named, governor.slot("k") as unnamed:
         assert named.environ()["HEADWAY_LEASE"] == named.id
+        assert named.environ()["HEADWAY_TOKEN"] == str(named.token)
         assert named.environ()["HEADWAY_TASK"] == "t"
         assert "HEADWAY_TASK" not in unnamed.environ()
-        home = url.removeprefix("sqlite:///") if url.startswith("sqlite") else None
-        assert named.environ().get("HEADWAY_HOME") == home
+        assert named.environ().get("HEADWAY_HOME") == (None if url == "memory://" else home)
+        server = url if url.startswith("unix:") else None
+        assert named.environ().get("HEADWAY_STORE_URL") == server
 
 
 BAD_ARGUMENTS: list[tuple[dict[str, Any], str]] = [

@@ -319,7 +319,7 @@ def test_a_forked_child_is_a_holder_of_its_own(url: str) -> None:
         check=False,
     )
 
-    assert run.stdout.split() == ["2" if url.startswith("sqlite") else "1", "1", "0"], run.stderr
+    assert run.stdout.split() == ["1" if url.startswith("memory") else "2", "1", "0"], run.stderr
 
 
 def test_threads_that_end_without_leaving_keep_nothing(

@@ -309,6 +309,7 @@ print(*sorted(heavy & set(sys.modules)))
 """
 
 
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 def test_plain_use_loads_nothing_heavy(url: str) -> None:
     """Neither importing nor an uncontended slot loads what only others need."""
     source = os.path.dirname(os.path.dirname(headway.__file__))

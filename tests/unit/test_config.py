@@ -162,7 +162,8 @@ def test_a_file_that_makes_no_sense_is_refused_by_name(home: str, path: Path, te
 NEITHER_TEXT_NOR_ZERO = [
     setting.variable
     for name, setting in setting_table.SETTINGS.items()
-    if not name.startswith("jobs.notify") and name not in {"jobs.retries", "gateway.exempt"}
+    if not name.startswith(("jobs.notify", "store.password", "store.namespace"))
+    and name not in {"jobs.retries", "gateway.exempt"}
 ]
 
 

@@ -6,6 +6,7 @@ import os
 
 from headway import config
 from headway.errors import ConfigError
+from headway.setting_table import SETTINGS, STORE_SCHEMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +25,66 @@ def open_store(url: str | None) -> tuple[Store, Settings]:
             max_waiting=settings.max_waiting,
             max_cooling_seconds=settings.max_cooling_seconds,
         ), settings
-    settings = config.load(None if url is None else _directory(url))
+    settings = config.load(None if url is None or _is_server(url) else _directory(url))
+    server = _server(url, settings)
+    if server is not None:
+        return _on_server(server, settings), settings
     from headway.stores.sqlite import SqliteStore  # noqa: PLC0415
 
     return SqliteStore(settings), settings
+
+
+def _is_server(url: object) -> bool:
+    return isinstance(url, str) and url.startswith(STORE_SCHEMES)
+
+
+def _server(url: str | None, settings: Settings) -> str | None:
+    """The server that is used, if it is one."""
+    if url is None:
+        return settings.store_url
+    return url if _is_server(url) else None
+
+
+def environ_for(url: str | None, settings: Settings) -> dict[str, str]:
+    """What leads a child to the same store; in memory there is no way to it."""
+    if not settings.home:
+        return {}
+    server = _server(url, settings)
+    found = {} if server == settings.store_url else {"HEADWAY_STORE_URL": server or "home"}
+    return {"HEADWAY_HOME": settings.home, **found}
+
+
+def url_of(settings: Settings) -> str:
+    """The address of the store that a home uses: a server, or the home itself."""
+    return settings.store_url or f"sqlite:///{settings.home}"
+
+
+def server_of(settings: Settings) -> str | None:
+    """The server that a home uses, for people; nothing if it uses none."""
+    return shown(settings.store_url, settings.namespace) if settings.store_url else None
+
+
+def shown(url: str, namespace: str) -> str:
+    """A server and which part of it, without any secret."""
+    scheme, _, rest = url.partition("://")
+    place = f"{scheme}://{rest.rpartition('@')[2]}".partition("?")[0]
+    is_usual = namespace == SETTINGS["store.namespace"].default
+    return place if is_usual else f"{place} ({namespace})"
+
+
+def place_of(settings: Settings) -> str:
+    """Where a home's slots are, as briefly as that can be said."""
+    return server_of(settings) or settings.home
+
+
+def _on_server(url: str, settings: Settings) -> Store:
+    try:
+        from headway.stores.redis import RedisStore  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a store on a server needs {error.name}; install it with: pip install 'headway[redis]'"
+        ) from None
+    return RedisStore(settings, RedisStore.link(url, settings))
 
 
 def _directory(url: object) -> str:
@@ -35,6 +92,6 @@ def _directory(url: object) -> str:
     if scheme == "sqlite" and separator and rest:
         return os.path.expanduser(rest)
     raise ConfigError(
-        f"store {url!r} is not known; use memory://, sqlite:///directory or"
-        " sqlite:////absolute/directory, or nothing for the home"
+        f"store {url!r} is not known; use memory://, sqlite:///directory,"
+        " sqlite:////absolute/directory or redis://host, or nothing for the home"
     )

@@ -7,6 +7,8 @@ woken by the store itself, after its commit.
 
 from __future__ import annotations
 
+import os
+
 from headway.errors import HeadwayError
 from headway.tickets import Revoked, Withdrawn
 
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
         news: deque[Decision]
         # Whether other processes decide about our tickets, so that someone must listen.
         shared: bool
+        # Whether every operation asks a server, so that a loop had better leave it to a thread.
+        distant: bool
+        # Where limits stand that people set in it: in the file of the home, or in the store itself.
+        source: str
         # Called with each ticket of a dead holder and that holder's description.
         on_reclaimed: Callable[[Ticket, str], None]
 
@@ -121,10 +127,10 @@ if TYPE_CHECKING:
             """The places of many waiting tickets of ours in one look, for those that wait."""
 
         def ahead(self, key: str, rank: int) -> int:
-            """How many wait at a key before this rank, without those that wait for jobs."""
+            """How many wait at a key before this rank, without those for jobs of our own board."""
 
         def bystanders(self) -> list[tuple[str, int]]:
-            """Where everyone waits who does not wait for a job: the key, and the rank there."""
+            """Where all others wait, whom our own board does not know: the key, and the rank."""
 
         def version(self) -> int:
             """A number that differs when anything may have changed."""
@@ -218,9 +224,9 @@ class Outlook:
         self.holders = {holder.id: holder for holder in holders}
 
 
-def new_holder_id(random_bytes: bytes) -> str:
-    """A short name for a holder that no other one has: 30 random bits."""
-    return "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in random_bytes[:6])
+def new_holder_id(length: int = 6) -> str:
+    """A short name for a holder that no other one has: five random bits for each letter."""
+    return "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in os.urandom(length))
 
 
 def forsake(tickets: Iterable[Ticket]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headway.limits import Terms
     from headway.tickets import Decision, Ticket
 
-    Obstacle: TypeAlias = Literal["paused", "cooling", "budget", "full"]
+    Obstacle: TypeAlias = Literal["paused", "settling", "cooling", "budget", "full"]
     # A key, its cap, whether it is paused, and its budget.
     Change: TypeAlias = tuple[str, int, bool, int]
 
@@ -139,7 +139,8 @@ class KeyState:
     Its budget is how many requests a minute it may have; ``spent`` of them were admitted
     lately, and ``promised`` tickets have passed the key and wait at a later one. Those who look
     see ``cooling_seconds`` and ``budget_seconds``: how long a cool-down lasts, and how long
-    until the budget has room again.
+    until the budget has room again; and ``settling_seconds``: how long nobody is let in, in a
+    store that may have lost what it knew.
     """
 
     __slots__ = (
@@ -153,6 +154,7 @@ class KeyState:
         "paused",
         "promised",
         "reserved",
+        "settling_seconds",
         "spent",
         "used",
         "waiting",
@@ -165,6 +167,7 @@ class KeyState:
         self.cooldown: Cooldown | None = None
         self.cooling_seconds: float | None = None
         self.budget_seconds: float | None = None
+        self.settling_seconds: float | None = None
 
     @property
     def gate(self) -> int:
@@ -195,6 +198,8 @@ class KeyState:
 
     def admits_request(self) -> bool:
         """Whether the provider may be asked, by someone who needs no room or has it."""
+        if self.settling_seconds is not None:
+            return False
         if self.cooldown is not None and not self.cooldown.admits_probe():
             return False
         return self.within_budget
@@ -208,6 +213,8 @@ class KeyState:
         """Why someone waits here."""
         if self.paused:
             return "paused"
+        if self.settling_seconds is not None:
+            return "settling"
         if self.cooldown is not None and not self.cooldown.admits_probe():
             return "cooling"
         return "full" if self.within_budget else "budget"

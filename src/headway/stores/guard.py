@@ -18,6 +18,7 @@ from headway import background
 from headway.errors import StoreUnavailable
 from headway.stores.base import StoreClosed, WouldBlock
 from headway.stores.locks import owned_lock, taken
+from headway.stores.patience import Patience
 from headway.stores.processes import describe, lock_owners
 
 # Longer than an operation takes; after that the one inside was put to sleep, and so
@@ -43,7 +44,8 @@ class Guard:
     """A lock between processes and, inside this one, between threads."""
 
     def __init__(self, path: str, *, timeout_seconds: float) -> None:
-        self._path, self._timeout_seconds = path, timeout_seconds
+        self._path = path
+        self._patience = Patience(path, timeout_seconds)
         self._descriptor = _open(path)
         try:
             self._doorman = Doorman(path)
@@ -98,8 +100,8 @@ class Guard:
     def _wait_for_threads(self, *, patient: bool) -> None:
         if not patient:
             raise WouldBlock
-        if not self._mutex.acquire(True, self._timeout_seconds):
-            raise StoreUnavailable(self._path, self._who_keeps_our_threads())
+        if not self._mutex.acquire(True, self._patience.left_seconds()):
+            raise self._patience.in_vain(self._who_keeps_our_threads())
 
     def _wait_for_processes(self, *, patient: bool, eager: bool) -> None:
         now = time.monotonic()
@@ -118,10 +120,11 @@ class Guard:
             self._nap(nap_seconds)
             if self._try():
                 return
+        left_seconds = self._patience.left_seconds()
         self._at_the_door = True
-        if not self._doorman.wait(self._timeout_seconds):
-            raise StoreUnavailable(
-                self._path, f"{describe(self._pid_inside())} is {self._inside_for_long()}"
+        if not self._doorman.wait(left_seconds):
+            raise self._patience.in_vain(
+                f"{describe(self._pid_inside())} is {self._inside_for_long()}"
             )
 
     def _nap(self, seconds: float) -> None:
@@ -148,7 +151,7 @@ class Guard:
         return f"{describe(pid)} is inside an operation, and another thread waits for that already"
 
     def _inside_for_long(self) -> str:
-        return f"inside an operation and has not left it for {self._timeout_seconds:g} s"
+        return f"inside an operation and has not left it for {self._patience.seconds:g} s"
 
     def _pid_inside(self) -> int:
         owners = lock_owners(self._path)
@@ -293,10 +296,14 @@ class Doorman:
 
 def _open(path: str) -> int:
     """Open the file, made whole if need be."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        pass
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            _make(path)
+
+
+def _make(path: str) -> None:
     draft = f"{path}.{os.getpid()}.{_thread.get_ident()}.new"
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -304,9 +311,11 @@ def _open(path: str) -> int:
         # kill the process.
         os.write(descriptor, bytes(_PAGE_BYTES))
         os.link(draft, path)
-    except FileExistsError:
-        pass  # someone else was first
+    except (FileExistsError, FileNotFoundError):
+        pass  # someone else was first, and may have cleared the draft away as one of the dead
     finally:
         os.close(descriptor)
-        os.unlink(draft)
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.unlink(draft)
+        except FileNotFoundError:
+            pass

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LOCK, _SOCKET = ".lock", ".sock"
+_LOCK, _SOCKET, _UNLOCKED = ".lock", ".sock", ".new"
 # The first letter of a holder's card: whether it ever asked for anything, and whether others
 # had to give back for it, for those who keep the card open to see how it ended.
 _IDLE, _BUSY, RECLAIMED = "-", "+", "x"
@@ -99,7 +99,7 @@ class Live:
 
     def remove(self, holder: str) -> None:
         """Clear away what a dead holder left."""
-        for suffix in (_SOCKET, _LOCK):
+        for suffix in (_SOCKET, _UNLOCKED, _LOCK):
             try:
                 os.unlink(holder + suffix, dir_fd=self._descriptor)
             except FileNotFoundError:
@@ -112,9 +112,9 @@ class Live:
         return os.path.join(self.directory, holder + _SOCKET)
 
     def open_locked(self, holder: str) -> int:
-        """Create a holder's file and lock it; the caller is under the guard."""
+        """Create a holder's file; whoever sees it under its name finds it locked."""
         descriptor = os.open(
-            holder + _LOCK,
+            holder + _UNLOCKED,
             os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
             0o600,
             dir_fd=self._descriptor,
@@ -122,11 +122,15 @@ class Live:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write_card(descriptor, _IDLE)
+            self._rename(holder + _UNLOCKED, holder + _LOCK)
         except OSError:
             os.close(descriptor)
             self.remove(holder)
             raise
         return descriptor
+
+    def _rename(self, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def wait_for_end(self, holder: str) -> None:
         """Block until the holder is gone."""
@@ -150,6 +154,19 @@ class Live:
             return os.pidfd_open(pid)
         except OSError:
             return None
+
+    def is_orphaned(self, holder: str) -> bool:
+        """Whether a holder's process is certainly over, and somebody else keeps its lock."""
+        pid, namespace, _, _ = self._card(holder)
+        if not pid or not namespace or namespace != pid_namespace():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return self.is_alive(holder)
+        except OSError:
+            pass  # it is another user's by now
+        return False
 
     def open_lock(self, holder: str) -> int:
         """A descriptor to test a holder's lock with, or to wait for it."""
@@ -192,10 +209,10 @@ class Presence:
 
     lock = -1
 
-    def __init__(self, live: Live) -> None:
-        """Appear; the caller is under the guard."""
+    def __init__(self, live: Live, *, name: str = "") -> None:
+        """Appear."""
         self._live = live
-        self.id = new_holder_id(os.urandom(6))
+        self.id = name or new_holder_id()
         self.is_busy = False
         self._watched: dict[str, int | None] = {}
         self._holder_of: dict[int, str] = {}

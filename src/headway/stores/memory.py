@@ -13,7 +13,7 @@ import time
 
 from headway.errors import StoreUnavailable
 from headway.lean import deque
-from headway.limits import Terms
+from headway.limits import CODE, Terms
 from headway.stores.admission import Admission
 from headway.stores.base import Census, Holder, Outlook, forsake, new_holder_id, say_nothing
 from headway.stores.book import changed_keys
@@ -43,7 +43,8 @@ class MemoryStore:
     """A book in memory behind one lock."""
 
     name = "memory://"
-    shared = False
+    shared = distant = False
+    source = CODE
     lifeline = None
 
     def __init__(
@@ -61,7 +62,7 @@ class MemoryStore:
         self._start(Terms())
 
     def _start(self, terms: Terms) -> None:
-        self._id = new_holder_id(os.urandom(6))
+        self._id = new_holder_id()
         self._lock = owned_lock()
         self._count = self._arrival = self._version = 0
         self._book = MemoryBook(terms, self.news, clock=self._clock)

@@ -7,16 +7,17 @@ with a datagram after the commit.
 
 from __future__ import annotations
 
-import _thread
 import time
 
 from headway import clocks
 from headway.lean import deque
+from headway.limits import FILE
 from headway.stores.base import StoreClosed, WouldBlock, say_nothing
 from headway.stores.book import PAUSED
 from headway.stores.closing import Closing
 from headway.stores.home import Home
 from headway.stores.ledger import Ledger
+from headway.stores.own_tickets import OwnTickets
 from headway.stores.reader import Reader
 from headway.stores.recovery import Recovery
 from headway.stores.settling import Settling, Unsettled
@@ -47,7 +48,8 @@ _TAKEN_FOR_DEAD = "its process has lost its lock file and was taken for dead"
 class SqliteStore:
     """Tickets and leases of a home, in ``slots.db``."""
 
-    shared = True
+    shared, distant = True, False
+    source = FILE
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] | None = None) -> None:
         self.name = f"sqlite:///{settings.home}"
@@ -55,15 +57,13 @@ class SqliteStore:
         self._boost = int(settings.boost_seconds * 1e6)
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
-        self._own: dict[str, Ticket] = {}
-        # Re-entrant: a lease may be looked at by a signal handler in the middle of it.
-        self._deciding = _thread.RLock()
+        self._own = OwnTickets(self.news)
         self._count = 0
         patience = settings.store_timeout_seconds
         self._home = Home(settings.home, timeout_seconds=patience)
         self._reader = Reader(self._home, clock=self._clock)
         self._settling = Settling(self._home, self._reader, timeout_seconds=patience)
-        self._wakeups = Wakeups(self._home, self._reader, self, clock=self._clock)
+        self._wakeups = Wakeups(self._home, self._reader, self._own, self, clock=self._clock)
         self._ledger = Ledger(
             self._home,
             max_waiting=settings.max_waiting,
@@ -227,7 +227,7 @@ class SqliteStore:
         if not self._reader.has_lease(ticket.id):
             verdict = self._operate(self._find_verdict, ticket)
             if verdict is not None:
-                self.decided(verdict)
+                self._own.decided(verdict)
         return isinstance(ticket.verdict, Revoked)
 
     def _find_verdict(self, connection: Connection, ticket: Ticket) -> Decision | None:
@@ -346,41 +346,6 @@ class SqliteStore:
     def interrupt(self) -> None:
         self._wakeups.interrupt()
 
-    def waiting_tickets(self, most: int) -> list[Ticket]:
-        """Up to so many of our tickets that still wait, as far as we know."""
-        found = []
-        for ticket in list(self._own.values()):
-            if ticket.at is not None and ticket.verdict is None:
-                found.append(ticket)
-                if len(found) == most:
-                    break
-        return found
-
-    def decided(self, decision: Decision) -> None:
-        """Take note of what became of a ticket of ours, once."""
-        ticket = self._own.get(decision.ticket_id)
-        if ticket is None or ticket.verdict is not None:
-            return
-        if isinstance(decision, Granted):
-            if ticket.at is None:
-                return
-            # In this order: at no moment may it look like one that neither waits nor holds.
-            ticket.token, ticket.since = decision.token, time.time()
-            ticket.at = None
-            self.news.append(decision)
-            return
-        with self._deciding:  # who asks for it may read it at the same time as who is told
-            if ticket.verdict is None:
-                self._ended(ticket, decision)
-
-    def _ended(self, ticket: Ticket, verdict: Decision) -> None:
-        if isinstance(verdict, Revoked) and ticket.at is not None:
-            # Granted and taken back before we heard of it: who waits must hear both.
-            ticket.at = None
-            self.news.append(Granted(ticket.id, ticket.token))
-        ticket.verdict = verdict
-        self.news.append(verdict)
-
     def reclaim(self, holders: Iterable[str]) -> None:
         """Give back what holders left that are gone, if they are."""
         self._change(lambda book: self._ledger.reclaim(book, holders))
@@ -410,8 +375,7 @@ class SqliteStore:
 
     def forget_after_fork(self) -> None:
         self.news.clear()
-        self._own.clear()
-        self._deciding = _thread.RLock()
+        self._own.forget_after_fork()
         self._reader.forget_after_fork()
         self._home.forget_after_fork()
         self._wakeups.forget_after_fork()

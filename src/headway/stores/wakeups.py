@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from headway.stores.base import Holder
     from headway.stores.home import Home
+    from headway.stores.own_tickets import OwnTickets
     from headway.stores.reader import Reader
     from headway.tickets import Decision, Ticket
 
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
 
         on_reclaimed: Callable[[Ticket, str], None]
 
-        def decided(self, decision: Decision) -> None: ...
         def reclaim(self, holders: Iterable[str]) -> None: ...
-        def waiting_tickets(self, most: int) -> list[Ticket]: ...
         def wrap_up(self) -> None: ...
         def tend(self) -> None: ...
 
@@ -59,9 +58,16 @@ class Wakeups:
     """Sends and receives them for one process."""
 
     def __init__(
-        self, home: Home, reader: Reader, office: Office, *, clock: Callable[[], float]
+        self,
+        home: Home,
+        reader: Reader,
+        own: OwnTickets,
+        office: Office,
+        *,
+        clock: Callable[[], float],
     ) -> None:
-        self._home, self._reader, self._office, self._clock = home, reader, office, clock
+        self._home, self._reader, self._own = home, reader, own
+        self._office, self._clock = office, clock
         self.forget_after_fork()
 
     def forget_after_fork(self) -> None:
@@ -100,7 +106,7 @@ class Wakeups:
             if isinstance(decision, Granted):
                 granted.append(holder)
             if holder == own:
-                self._office.decided(decision)
+                self._own.decided(decision)
             elif isinstance(decision, Granted):
                 inode = self._home.database.inode
                 line = f"g {inode} {decision.ticket_id} {decision.token}\n"
@@ -202,7 +208,7 @@ class Wakeups:
         if kind == "g":
             inode, ticket_id, token = rest.split(" ")
             if int(inode) == self._home.database.inode:
-                self._office.decided(Granted(ticket_id, int(token)))
+                self._own.decided(Granted(ticket_id, int(token)))
             else:
                 # Of a database that is gone; or ours is closed for a moment, for a fork.
                 self._look_anew()
@@ -241,9 +247,9 @@ class Wakeups:
         self._seen_version = version
         self.due_is_known = False
         for decision in self._reader.decisions(self._home.presence.id):
-            self._office.decided(decision)
-        if self._office.waiting_tickets(1):
-            has_many = len(self._office.waiting_tickets(_MANY_TICKETS)) >= _MANY_TICKETS
+            self._own.decided(decision)
+        if self._own.waiting(1):
+            has_many = len(self._own.waiting(_MANY_TICKETS)) >= _MANY_TICKETS
             self._watch(self._reader.in_front_of(self._home.holder_id, has_many=has_many))
 
     def _watch(self, holders: list[str]) -> None:

@@ -1,0 +1,54 @@
+-- Who asks, and whether it and this namespace know each other.
+
+local arguments = cmsgpack.unpack(ARGV[2])
+local meta = {changed = {}}
+
+local function read_meta()
+  local found = redis.call(
+    'HMGET', NS .. 'meta', 'epoch', 'server', 'settles_at', 'settled', 'terms', 'new_keys')
+  meta.epoch, meta.server = found[1] or '', found[2] or ''
+  meta.settles_at, meta.settled = tonumber(found[3] or 0), found[4] == '1'
+  meta.terms, meta.new_keys = tonumber(found[5] or 0), tonumber(found[6] or 0)
+  meta.arrival, meta.token = tonumber(arrival or 0), tonumber(token or 0)
+  meta.version, meta.refreshed_at = tonumber(version or 0), tonumber(refreshed_at or 0)
+end
+
+local function set_meta(field, value)
+  meta[field] = value
+  meta.changed[field] = true
+end
+
+local function write_meta()
+  local fields = {}
+  for field in pairs(meta.changed) do
+    local value = meta[field]
+    if type(value) == 'boolean' then value = value and '1' or '0' end
+    fields[#fields + 1], fields[#fields + 2] = field, value
+  end
+  if #fields == 0 then return end
+  -- All that shortcuts ask for is there once there is a seal.
+  local knowledge = meta.epoch .. ' ' .. meta.server .. ' ' .. meta.terms
+  redis.call(
+    'HSET', NS .. 'meta', 'seal', meta.settled and knowledge or '', 'arrival', meta.arrival,
+    'token', meta.token, 'version', meta.version, 'refreshed_at', meta.refreshed_at,
+    unpack(fields))
+end
+
+local function next_number(field)
+  set_meta(field, number_after(meta[field]))
+  return meta[field]
+end
+
+local function reply(answer, news, buried)
+  local left = meta.settled and 0 or math.max(0, math.ceil(meta.settles_at - now))
+  return {'ok', answer, cmsgpack.pack(news), string.format('%.17g', now), buried, meta.terms, left}
+end
+
+read_meta()
+if name ~= 'announce' then
+  local is_known = meta.epoch == arguments[1] and meta.server == arguments[5]
+  if meta.epoch == '' or not is_known then return {'epoch'} end
+  if redis.call('HEXISTS', leases_of(caller), CARD) == 0 then return {'stranger'} end
+end
+local newest = redis.call('HGET', leases_of(caller), NEWEST) or '0'
+if tonumber(connection) < tonumber(newest) then return {'late'} end

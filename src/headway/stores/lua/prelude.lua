@@ -1,0 +1,28 @@
+-- One operation of a Headway store. KEYS[1] is the tag of its namespace, which all its keys share.
+-- ARGV[1] names the operation, ARGV[2] has all there is to say about it, ARGV[3] is the caller,
+-- ARGV[4] what it knows of the namespace and ARGV[5] the number of its connection; what follows is
+-- for a shortcut, if there is one.
+
+if redis.replicate_commands then redis.replicate_commands() end -- for servers before 7
+
+local NS = KEYS[1] .. ':'
+local UNCAPPED = 4611686018427387904 -- 2^62, as in Python
+local INBOX_MS = 24 * 3600 * 1000
+-- What nobody uses for so long is forgotten; how often what is used is told to stay.
+local LIFE_SECONDS, REFRESH_SECONDS = 7 * 24 * 3600, 3600
+-- Of many, somebody is heard at any moment, and buries the dead with it.
+local FEW_HOLDERS = 32
+
+-- What comes late, on a connection that its caller has given up, is refused for so long.
+local LATE_SECONDS = 3600
+
+local name, caller, connection = ARGV[1], ARGV[3], ARGV[5]
+
+-- Ids are "holder-number" or "holder-jobN".
+local function holder_of(id) return string.match(id, '^[^-]*') end
+
+-- What is a holder's: its leases by their ids, what others are told of it, and the number of its
+-- newest connection.
+local CARD, NEWEST = '', '#'
+local function leases_of(holder) return NS .. 'of:' .. holder end
+local function waiting_of(holder) return NS .. 'waiting:' .. holder end

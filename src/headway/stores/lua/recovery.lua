@@ -1,0 +1,56 @@
+-- Time goes on between two operations: a namespace settles, and holders fall silent.
+
+rules.max_waiting, rules.max_cooling = arguments[3], arguments[4]
+-- What the dead held: whose it was, the ticket's id and the ticket.
+local buried = {}
+
+function book.next_token() return next_number('token') end
+
+local function all_keys()
+  local keys = redis.call('HKEYS', NS .. 'keys')
+  book.load(keys)
+  return keys
+end
+
+local function settle()
+  if meta.settled or book.now < meta.settles_at then return end
+  book.is_settling = false
+  set_meta('settled', true)
+  rules.serve_everyone(all_keys(), book.parked())
+end
+
+-- Give back what those left who were not heard in time.
+-- All of them leave before anyone is served: nothing is handed to one who is dead as well.
+local function bury(holders, reason)
+  local all = {}
+  for _, holder in ipairs(holders) do
+    local card = redis.call('HGET', leases_of(holder), CARD)
+    for _, ticket in ipairs(book.tickets_of(holder)) do
+      all[#all + 1] = ticket
+      if not ticket.at then -- one that waits may come back to its place
+        book.tell(ticket, {'revoked', reason})
+        append(buried, {card, ticket.id, packed_ticket(ticket)})
+      end
+    end
+    redis.call('ZREM', NS .. 'holders', holder)
+    redis.call('HDEL', leases_of(holder), CARD)
+    redis.call('EXPIRE', leases_of(holder), LATE_SECONDS)
+    redis.call('DEL', NS .. 'inbox:' .. holder)
+  end
+  rules.end_all(all)
+end
+
+local function hear_from(holder, seconds)
+  redis.call('ZADD', NS .. 'holders', 'XX', book.now + seconds, holder)
+end
+
+-- If the caller itself was not heard in time, and nobody has noticed, then nobody could be heard:
+-- the server slept, or its clock was put forward. All get the time to be heard again.
+local function bury_the_dead()
+  local dead = redis.call('ZRANGEBYSCORE', NS .. 'holders', '-inf', '(' .. string.format('%.17g', book.now))
+  if contains(dead, caller) then
+    for _, holder in ipairs(dead) do hear_from(holder, arguments[7]) end
+  elseif #dead > 0 then
+    bury(dead, 'its process was not heard in time')
+  end
+end

@@ -1,0 +1,406 @@
+"""The Redis store: any number of machines, one server.
+
+Each operation is one script on the server (``lua/``), which also tells those whom it
+concerns. A process is alive as long as the server hears from it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from headway import background, clocks
+from headway.errors import StoreUnavailable
+from headway.lean import deque
+from headway.limits import STORE
+from headway.stores.base import (
+    Census,
+    Outlook,
+    StoreClosed,
+    WouldBlock,
+    forsake,
+    say_nothing,
+)
+from headway.stores.own_tickets import OwnTickets
+from headway.stores.redis_inbox import Inbox
+from headway.stores.redis_link import Link, Unreached, read_password
+from headway.stores.redis_looks import Looks
+from headway.stores.redis_rows import (
+    decision_from,
+    short_release,
+    short_request,
+    ticket_row,
+)
+from headway.stores.redis_session import Session
+from headway.stores.redis_terms import KnownTerms
+from headway.tickets import Granted, Refused, Revoked, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headway.config import Settings
+    from headway.limits import Line, Terms
+    from headway.stores.book import KeyState
+    from headway.tickets import Answer, Decision, Ticket
+
+_REST_SECONDS = 1.0
+_MANY_TICKETS = 1000
+
+
+class RedisStore:
+    """Tickets and leases of a namespace."""
+
+    shared = distant = True
+    source = STORE
+
+    @staticmethod
+    def link(url: str, settings: Settings) -> Link:
+        """The way to the server at this address."""
+        password = settings.store_password
+        if settings.store_password_file is not None:
+            password = read_password(settings.store_password_file)
+        timeout = settings.store_timeout_seconds
+        return Link(url, settings.namespace, timeout_seconds=timeout, password=password)
+
+    def __init__(
+        self, settings: Settings, link: Link, *, clock: Callable[[], float] = clocks.boot_seconds
+    ) -> None:
+        self._settings, self._link, self.name = settings, link, link.name
+        self._clock = clock
+        self._boost = int(settings.boost_seconds * 1e6)
+        self.news: deque[Decision] = deque()
+        self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
+        self._own = OwnTickets(self.news)
+        self._start()
+
+    def _start(self) -> None:
+        self._known = KnownTerms()
+        self._session = Session(
+            self._settings,
+            self._link,
+            self._own,
+            self._known,
+            on_buried=self._tell_of_the_dead,
+            on_free=self._wrap_up,
+            clock=self._clock,
+        )
+        self._known.session = self._session
+        self._looks = Looks(self._session)
+        self._inbox = Inbox(self._link, self._session.id, self._session.pause_seconds)
+        self._count = 0
+        # When time alone will let someone in, if that is so and known.
+        self._due: float | None = None
+        self._due_is_known = False
+        # How often we were called to look at that again.
+        self._calls = 0
+        # Releases asked for from inside an operation.
+        self._left_over: deque[tuple[Ticket, float]] = deque()
+        self._is_wrapping_up = False
+        # What was asked for without an answer, and why there was none.
+        self._doubted: dict[str, str] = {}
+        self._closing = _thread.RLock()
+        self.closed = False
+
+    def _tell_of_the_dead(self, ticket: Ticket, holder: str) -> None:
+        self.on_reclaimed(ticket, holder)
+
+    @property
+    def lifeline(self) -> int | None:
+        return self._session.lifeline
+
+    def introduce(self) -> None:
+        self._session.introduce()
+
+    def new_id(self, name: str = "") -> str:
+        self._count += 1
+        return f"{self._session.id}-{name or self._count}"
+
+    # -- tickets --------------------------------------------------------------------------
+
+    def request(self, ticket: Ticket, *, wait: bool, patient: bool = True) -> Answer:
+        self._check(patient=patient)
+        is_new = ticket.id not in self._own
+        self._own[ticket.id] = ticket
+        calls = self._calls
+        try:
+            kind, *told = self._known.ask(
+                b"request",
+                ticket.path,
+                lambda: ticket_row(ticket),
+                lambda: wait,
+                lambda: self._boost,
+                shortcut=short_request(
+                    ticket, self._boost, self._settings.max_waiting if wait else 0
+                ),
+            )
+        except BaseException as error:
+            # Not decided, whatever became of it there: not to be announced.
+            ticket.clear()
+            if is_new and isinstance(error, Unreached):
+                self._own.forget(ticket.id)
+            else:
+                self._doubt(ticket, error)
+            raise
+        if kind == "refused":
+            self._own.forget(ticket.id)
+            reason, key, held_by = told
+            return Refused(ticket.id, reason, key, tuple(held_by))
+        token, at, ticket.arrival, ticket.rank, since, left = told
+        ticket.since = float(since)
+        if kind == "waiting":
+            self._own.parked(ticket, at)
+            self._set_due(left)
+            self._due_is_known = self._calls == calls  # what was told meanwhile is newer
+            return Waiting(ticket.id)
+        ticket.token, ticket.at = token, None
+        return Granted(ticket.id, token)
+
+    # Who keeps arrivals tells them by the clock of its machine, as in a home; here they are
+    # told by the server's.
+
+    def place(self, ticket: Ticket, *, arrival: int, since: float) -> None:
+        ticket.arrival, ticket.since = arrival + self._session.clock_offset(), since
+        ticket.rank = ticket.arrival - ticket.priority * self._boost
+
+    def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
+        if self._session.is_asking:
+            # A collected generator or a signal handler gives back while this very
+            # thread is inside an operation: that operation will do it on its way out.
+            self._left_over.append((ticket, held_seconds))
+            return True
+        if ticket.id not in self._own:
+            return False
+        if not patient:
+            raise WouldBlock
+        if ticket.id in self._doubted:
+            raise self._link.unavailable(self._doubted.pop(ticket.id))
+        try:
+            ended, *let_in = self._session.ask(
+                b"release", ticket.id, held_seconds, shortcut=short_release(ticket, held_seconds)
+            )
+        except StoreClosed:  # given back with everything else
+            return False
+        try:
+            self._own.forget(ticket.id)
+            for ticket_id, row in let_in:
+                self._own.decided(decision_from(ticket_id, row))
+        except BaseException:  # Ctrl-C
+            self._session.has_gap = True
+            raise
+        return bool(ended == "released")
+
+    def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
+        self._check(patient=patient)
+        try:
+            row = self._session.ask(b"withdraw", ticket.id)
+        except BaseException as error:
+            self._doubt(ticket, error)
+            raise
+        if row[0] == "granted":
+            ticket.token, ticket.at, ticket.since = row[1], None, float(row[2])
+            return Granted(ticket.id, ticket.token)
+        self._own.forget(ticket.id)
+        if row[0] == "gone":
+            return ticket.verdict
+        return ticket.verdict or decision_from(ticket.id, row)
+
+    def _doubt(self, ticket: Ticket, error: BaseException) -> None:
+        """Its caller has waited for the server in vain, and does not wait for it once more."""
+        if isinstance(error, StoreUnavailable):
+            self._doubted[ticket.id] = error.reason
+
+    def is_lost(self, ticket: Ticket) -> bool:
+        if ticket.verdict is None and ticket.id in self._own:
+            row = self._session.ask(b"is_lost", ticket.id)
+            if row[0] != "held":
+                self._own.decided(decision_from(ticket.id, row))
+        return isinstance(ticket.verdict, Revoked)
+
+    def own_ticket(self, ticket_id: str) -> Ticket | None:
+        return self._own.get(ticket_id)
+
+    def cancel(self, ticket_id: str) -> bool:
+        return bool(self._session.ask(b"cancel", ticket_id)[0])
+
+    def revoke(self, ticket_id: str, reason: str) -> bool:
+        return bool(self._session.ask(b"revoke", ticket_id, reason)[0])
+
+    # -- leaving a key alone ----------------------------------------------------------------
+
+    def cool_down(self, key: str, seconds: float | None, reason: str, *, jitter: float) -> float:
+        _, left = self._known.ask(
+            b"cool_down",
+            (key,),
+            lambda: key,
+            lambda: False if seconds is None else seconds,
+            lambda: reason,
+            lambda: jitter,
+        )
+        return float(left)
+
+    def end_cool_down(self, key: str) -> bool:
+        return bool(self._session.ask(b"end_cool_down", key)[0])
+
+    def prove(self, ticket: Ticket) -> None:
+        self._session.ask(b"prove", ticket.id)
+
+    def stand_back(self, ticket: Ticket) -> None:
+        self._session.ask(b"stand_back", ticket.id)
+
+    def tend(self) -> None:
+        self._due_is_known = True  # before the look: what is told meanwhile is newer
+        try:
+            (left,) = self._session.ask(b"tend")
+        except BaseException:
+            self._due_is_known = False
+            raise
+        self._set_due(left)
+
+    def _set_due(self, left: str | bool) -> None:  # noqa: FBT001 - as it comes from the server
+        self._due = None if left is False else time.monotonic() + float(left)
+
+    def due_seconds(self) -> float | None:
+        return None  # whoever listens to it tends to it
+
+    # -- terms ------------------------------------------------------------------------------
+
+    def terms(self) -> Terms:
+        return self._known.read()
+
+    def set_terms(
+        self, terms: Terms, *, expected: Terms, also: Callable[[], None] | None = None
+    ) -> bool:
+        return self._known.replace(terms, expected, also)
+
+    def follow_file(self, known: Settings | None = None) -> list[Line]:  # noqa: ARG002
+        return []  # the file of one machine is not the truth of all
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def survey(self, path: Sequence[str]) -> list[KeyState]:
+        return self._looks.survey(path)
+
+    def census(self) -> Census:
+        return self._looks.census()
+
+    def outlook(self, ticket: Ticket) -> Outlook | None:
+        return self._looks.outlook(ticket)
+
+    def positions(self, tickets: Iterable[Ticket]) -> dict[str, int]:
+        return self._looks.positions(tickets)
+
+    def ahead(self, key: str, rank: int) -> int:
+        return self._looks.ahead(key, rank)
+
+    def bystanders(self) -> list[tuple[str, int]]:
+        return self._looks.bystanders()
+
+    def version(self) -> int:
+        return self._looks.version()
+
+    # -- news from others ---------------------------------------------------------------------
+
+    def listen(self, timeout_seconds: float) -> None:
+        if not self._due_is_known:
+            self.tend()
+        if self._due is not None:
+            timeout_seconds = min(timeout_seconds, max(0.0, self._due - time.monotonic()))
+        for ticket_id, row in self._inbox.receive(timeout_seconds):
+            if row[0] == "look":
+                self._calls += 1
+                self._due_is_known = False
+            else:
+                self._own.decided(decision_from(ticket_id, row))
+        if self._due is not None and self._due <= time.monotonic():
+            self.tend()
+        if self._inbox.has_gap or self._session.has_gap:
+            self._inbox.has_gap = self._session.has_gap = False
+            try:
+                self._catch_up()
+            except BaseException:
+                self._inbox.has_gap = True
+                raise
+
+    def _catch_up(self) -> None:
+        """Find what messages should have told that may be lost."""
+        own = [ticket.id for ticket in self._own.alive()]
+        for first in range(0, len(own), _MANY_TICKETS):
+            some = own[first : first + _MANY_TICKETS]
+            for ticket_id, row in self._session.ask(b"look", some):
+                self._own.decided(decision_from(ticket_id, row))
+
+    def doze(self, timeout_seconds: float) -> bool:
+        return self._inbox.is_ringing(timeout_seconds)
+
+    def interrupt(self) -> None:
+        self._inbox.interrupt()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def come_to_rest(self) -> bool:
+        return self._session.come_to_rest(_REST_SECONDS)
+
+    def go_on(self) -> None:
+        self._session.go_on()
+
+    def forget_after_fork(self) -> None:
+        self.news.clear()
+        self._own.forget_after_fork()
+        self._session.forget_after_fork()
+        self._inbox.let_go()
+        self._start()
+
+    def bury_ended(self) -> None:
+        """Give back what those of this machine had who have ended, and of whom nobody told."""
+        self._session.bury_ended()
+
+    def close(self) -> None:
+        if self._session.is_asking:
+            # A signal handler closes it in the middle of an operation, which has to end first.
+            background.start(self._close_at_last)
+            return
+        with self._closing:
+            if not self.closed:
+                self._close()
+
+    def _close(self) -> None:
+        try:
+            self._session.leave()
+        finally:
+            self.closed = True
+            forsake(self._own.values())
+            self._own.clear()
+            self._inbox.close()
+
+    def _close_at_last(self) -> None:
+        try:
+            self.close()
+        except StoreUnavailable as error:
+            logging.getLogger("headway").warning("could not say goodbye to the store: %s", error)
+
+    def _check(self, *, patient: bool) -> None:
+        """Nothing is asked of a server that somebody cannot wait for."""
+        if not patient:
+            raise WouldBlock
+
+    def _wrap_up(self) -> None:
+        """Give back what was given back from inside an operation; if not now, after the next."""
+        if self._is_wrapping_up:
+            return
+        self._is_wrapping_up = True
+        try:
+            while self._left_over:
+                self._give_back(*self._left_over.popleft())
+        except StoreUnavailable:
+            pass
+        finally:
+            self._is_wrapping_up = False
+
+    def _give_back(self, ticket: Ticket, held_seconds: float) -> None:
+        try:
+            self.release(ticket, held_seconds)
+        except BaseException:
+            self._left_over.append((ticket, held_seconds))
+            raise
