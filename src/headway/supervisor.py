@@ -5,7 +5,8 @@ it passes signals on and ends with the command's exit code. Its child, the
 *supervisor*, waits in the queue, holds the lease and is the parent of the
 command and of every orphan that the command leaves (Linux). Then it moves to a
 session of its own, where neither Ctrl-C nor a ``kill`` of the group reaches it,
-so the command counts until it is gone even if the front is killed. If the
+so the command counts until it is gone even if the front is killed. (In the moment
+between the command's start and that move, a kill of the whole group takes both.) If the
 supervisor is killed, the front has a copy of its lock, inherits the tree, and
 the command counts as well.
 """
@@ -237,6 +238,7 @@ class Front:
         self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
         self._command = 0
         self._end: int | None = None  # the supervisor's, once it is known
+        self._lifeline: int | None = None
         self._unread = b""
 
     def wait(self) -> int:
@@ -268,13 +270,15 @@ class Front:
         """Take the supervisor's messages in; the exit code, if that is among them."""
         while True:
             try:
-                received, _, _, _ = self._supervisor.recvmsg(1024, 1024, _socket.MSG_DONTWAIT)
+                received, rights, _, _ = self._supervisor.recvmsg(1024, 1024, _socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return None
             except OSError:
-                received = b""
+                received, rights = b"", []
             if not received:
                 return self._take_over()
+            for _, _, descriptor in rights:
+                self._lifeline = int.from_bytes(descriptor, sys.byteorder)
             self._unread += received
             while len(self._unread) >= _MESSAGE_BYTES:
                 letter, number = self._unread[:1], self._unread[1:_MESSAGE_BYTES]
@@ -291,9 +295,17 @@ class Front:
     def _take_over(self) -> int:
         """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
         status = self._end if self._end is not None else os.waitpid(self._pid, 0)[1]
-        code = family.exit_code(status)
         if not self._command:  # it may have been killed before it could say what it had started
             self._make_room_for(min(family.children(), default=0))
+        from headway.stores.stand_in import StandIn  # noqa: PLC0415 - hardly ever needed
+
+        stand_in = StandIn(self._lifeline)
+        code = self._see_out(family.exit_code(status))
+        stand_in.leave()
+        return code
+
+    def _see_out(self, code: int) -> int:
+        """Wait for the end of all that was left to us; the code, the command's if that was here."""
         while True:
             for pid, status in family.news():
                 if pid == 0:

@@ -198,7 +198,8 @@ def test_the_marks_of_a_surrounding_lease_are_taken_out(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job neither borrows from who submits it nor dies with it, whoever hands them over."""
-    marks = {"HEADWAY_LEASE": "h-1", "HEADWAY_TASK": "t", "HEADWAY_JOB": "3.1"}
+    marks = {"HEADWAY_LEASE": "h-1", "HEADWAY_TOKEN": "7", "HEADWAY_TASK": "t"}
+    marks["HEADWAY_JOB"] = "3.1"
     for name, value in {**marks, "KEPT": "yes"}.items():
         monkeypatch.setenv(name, value)
     given = board.submit([order(environ={**marks, "KEPT": "no"}), Order(["true"])])

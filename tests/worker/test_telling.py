@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -140,3 +141,21 @@ def test_what_was_not_sent_is_sent_by_the_next_worker(house: House, phone: Phone
     house.worker()
 
     until(lambda: phone.titles() == [f"headway: job {job} cancelled"], "the message")
+
+
+def test_a_job_that_loses_its_slot_goes_on_and_says_so(house: House, phone: Phone) -> None:
+    """In its log, and to whoever wants to hear of warnings."""
+    house.worker()
+    os.mkfifo(house.directory / "end")
+    job = house.submit("cat < end", notify=[phone.url], notify_on=["warned"])
+    house.running(job)
+    leases = house.governor.snapshot
+    until(lambda: len(leases().leases) == 1, "the worker to let go of it")
+
+    assert house.governor.revoke(leases().leases[0].id, "somebody wanted it")
+
+    until(lambda: len(phone.messages) == 1, "a message")
+    (house.directory / "end").write_text("the end")
+    assert house.ended(job).state == "succeeded"
+    assert "its slot was lost, somebody wanted it" in phone.messages[0]["message"]
+    assert "its slot was lost, somebody wanted it" in house.output(job)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+# Where a worker takes its slots that has no server.
+IN_THE_HOME = "the home itself"
 _LOOK_SECONDS = 1.0
 _FOLLOW_SECONDS = 0.1
 # Each of so few jobs is looked up on its own.
@@ -110,14 +112,25 @@ class Jobs:
                 if rows.unfinished(connection, order.dedupe) is None:
                     self._refuse_if_full(connection, order)
 
+        self.refuse_other_store()
         kept = self.board.submit(orders, admit=admit if reject else None)
         for job, order in zip(kept, orders, strict=True):
             if job.is_new and self.board.news.is_wanted(order):
                 self._say_where(job.id)
         self._bells.ring(job.id for job in kept)
         if start:
-            ensure_worker(self.home)
+            self._ensure_worker()
         return [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+
+    def refuse_other_store(self) -> None:
+        """A job that ran elsewhere would not count where its submitter counts on it."""
+        store, used = self._governor.turnstile.store, Post(self.home).note()
+        wanted = store.name if store.distant else IN_THE_HOME
+        if used not in ("", wanted):
+            raise ConfigError(
+                f"the worker of {self.home} takes its slots from {used}, not from {wanted}; write"
+                " store.url into the config.toml of the home, then: headway worker stop"
+            )
 
     def _say_where(self, job: int) -> None:
         """Have those who are told that it is queued told where it stands."""
@@ -343,7 +356,10 @@ class Jobs:
 
     def _changed(self, job: int) -> None:
         self._bells.ring([job])
-        ensure_worker(self.home)
+        self._ensure_worker()
+
+    def _ensure_worker(self) -> None:
+        ensure_worker(self.home, self._governor.turnstile.environ)
 
     def _look(self) -> Listing:
         if self._listing is None:

@@ -33,12 +33,15 @@ from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.states import CANCELLED, FAILED, INTERRUPTED, SUCCEEDED, Ending
 from headway.slot import Slot
+from headway.stores import url_of
+from headway.tickets import Revoked
 from headway.watchdogs import Chosen, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headway.config import Settings
+    from headway.events import Event
     from headway.jobs.rows import Beginning
     from headway.slot import Lease
     from headway.wire import Wire
@@ -55,7 +58,7 @@ class Attendant:
         self._home, self._nursery = home, nursery
         self._settings = config.load(home)
         self._settings_stamp = config.stamp(home)
-        self._governor = Governor(f"sqlite:///{home}")
+        self._governor = Governor(url_of(self._settings))
         self._board = Board(self._settings)
         self._bells = Bells(home)
         self._board.wish(0)  # opens it
@@ -117,7 +120,9 @@ class Attendant:
                 lease=lease,
                 nursery=self._nursery,
                 board=self._board,
+                bells=self._bells,
             )
+            forget = self._governor.subscribe(run.hear_event)
             try:
                 ending = run.see_through()
             except Exception as error:  # noqa: BLE001 - nothing of it may outlive its lease
@@ -126,6 +131,8 @@ class Attendant:
                 family.end()
                 reason = f"its supervisor failed: {type(error).__name__}: {error}"
                 ending = Ending(INTERRUPTED, reason)
+            finally:
+                forget()
         run.close()
         self._write_down(job, beginning.number, ending)
 
@@ -153,15 +160,17 @@ class Run:
         lease: Lease,
         nursery: Wire,
         board: Board,
+        bells: Bells,
     ) -> None:
         self._beginning, self._lease, self._nursery = beginning, lease, nursery
-        self._board = board
+        self._board, self._bells = board, bells
         path = log.path_of(home, beginning.job, beginning.number)
         self._log = log.LogWriter(path, settings.max_log_bytes)
         self._watchdog = Watchdog(Chosen(settings, beginning.options))
         self._wake = self._output = self._command = -1
         self._is_output_closed = self._is_nursery_gone = False
         self._exit_code: int | None = None
+        self._is_loss_told = False
         # Why it is being ended, if not by itself.
         self._ending: Ending | None = None
         self._farewell = Farewell(settings.grace_seconds)
@@ -175,6 +184,7 @@ class Run:
                 self._log.note(str(error))
                 return Ending(FAILED, str(error), exit_code=error.exit_code)
             while not self._is_family_gone():
+                self._tell_of_loss()
                 self._watch()
                 self._farewell.strike()
                 self._attend()
@@ -274,14 +284,30 @@ class Run:
             return
         warnings, bite = self._watchdog.look(self._log.written)
         for warning in warnings:
-            self._log.note(f"warning: {warning}")
-            try:
-                self._board.warn(self._beginning.job, warning)
-            except StoreUnavailable:
-                pass  # it stands in the log
+            self._warn(warning)
         if bite is not None:
             self._log.note(bite.reason)
             self._end_with(Ending(FAILED, bite.reason, ended_by=bite._asdict(), event="killed"))
+
+    def hear_event(self, event: Event) -> None:
+        """In whichever thread it happens: the slot may be lost."""
+        if event.kind == "lost":
+            os.kill(os.getpid(), signal.SIGCHLD)  # wakes who attends to the command
+
+    def _tell_of_loss(self) -> None:
+        """It goes on: nothing is ended that nobody wants to have ended."""
+        verdict = self._lease.ticket.verdict
+        if isinstance(verdict, Revoked) and not self._is_loss_told:
+            self._is_loss_told = True
+            self._warn(f"its slot was lost, {verdict.reason}; it goes on, beside its successor")
+
+    def _warn(self, warning: str) -> None:
+        self._log.note(f"warning: {warning}")
+        try:
+            self._board.warn(self._beginning.job, warning)
+        except StoreUnavailable:
+            return  # it stands in the log
+        self._bells.ring([self._beginning.job])  # the worker has it sent
 
     # -- ending -------------------------------------------------------------------------------
 

@@ -191,8 +191,14 @@ class Board:
         return self.database.read(lambda connection: connection.execute(query, values).fetchall())
 
     def warn(self, job: int, warning: str) -> None:
-        """Have people told of what a watchdog warns of."""
-        self.database.change(lambda connection: self.news.tell(connection, job, "warned", warning))
+        """Have people told of what it is warned of, as soon as its worker looks."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            self.news.tell(connection, job, "warned", warning)
+            revision = rows.next_revision(connection)
+            connection.execute("update jobs set revision = ? where id = ?", (revision, job))
+
+        self.database.change(work)
 
     # -- what people do ---------------------------------------------------------------------
 

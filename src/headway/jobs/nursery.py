@@ -24,7 +24,8 @@ import psutil  # noqa: F401
 
 import headway.settings_file
 import headway.stores.sqlite  # noqa: F401
-from headway import family
+from headway import config, family
+from headway.errors import ConfigError
 from headway.jobs.attempt import tend
 from headway.wire import Wire, raise_limit_of_files, restore_limit_of_files
 
@@ -239,5 +240,15 @@ class Nursery:
 def main(words: list[str]) -> None:
     """What the worker starts: the home, and the descriptor that leads to it."""
     home, descriptor = words
+    _load_store(home)
     gc.freeze()  # what is loaded now stays shared with the supervisors
     Nursery(home, Wire.inherited(int(descriptor))).run()
+
+
+def _load_store(home: str) -> None:
+    """What a server needs takes longer to load than a supervisor to fork."""
+    try:
+        if config.load(home).store_url is not None:
+            import headway.stores.redis  # noqa: F401, PLC0415
+    except (ConfigError, ModuleNotFoundError):
+        pass  # whoever opens the store says so

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 # What a surrounding lease or job has put there; a job stands for itself.
-MARKS = ("HEADWAY_LEASE", "HEADWAY_TASK", "HEADWAY_JOB", "HEADWAY_ATTEMPT")
+MARKS = ("HEADWAY_LEASE", "HEADWAY_TOKEN", "HEADWAY_TASK", "HEADWAY_JOB", "HEADWAY_ATTEMPT")
 _MARKS_AS_BYTES = tuple(map(os.fsencode, MARKS))
 MAX_NAME_LENGTH = 200
 MAX_RETRIES = 1000

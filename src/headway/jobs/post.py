@@ -9,6 +9,7 @@ import time
 from headway.stores import locks
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_MOST_BYTES = 4096
 
 
 class Post:
@@ -18,8 +19,8 @@ class Post:
         self._path = os.path.join(home, f"{name}.lock")
         self._lock: int | None = None
 
-    def take(self) -> bool:
-        """Be the one; false if there is one."""
+    def take(self, note: str = "") -> bool:
+        """Be the one, and leave a note of one line for who looks; false if there is one."""
         lock = os.open(self._path, _OPEN, 0o600)
         while not locks.taken(lock, fcntl.LOCK_EX):
             if not locks.taken(lock, fcntl.LOCK_SH):
@@ -28,7 +29,7 @@ class Post:
             # Only people who look who is there, and they leave at once.
             fcntl.flock(lock, fcntl.LOCK_UN)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()} {time.time():.3f}\n".encode(), 0)
+        os.pwrite(lock, f"{os.getpid()} {time.time():.3f} {note}\n".encode(), 0)
         self._lock = lock
         return True
 
@@ -40,6 +41,18 @@ class Post:
 
     def holder(self) -> tuple[int, float] | None:
         """The pid of the one and since when it is that; nothing if there is none."""
+        words = self._words()
+        if words is None:
+            return None
+        # Between its lock and its first words it has no pid yet.
+        return int(words[0] or 0), float(words[1] or time.time())
+
+    def note(self) -> str:
+        """What the one has left for who looks."""
+        words = self._words()
+        return words[2] if words else ""
+
+    def _words(self) -> tuple[str, str, str] | None:
         try:
             lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -47,9 +60,9 @@ class Post:
         try:
             if locks.taken(lock, fcntl.LOCK_SH):
                 return None
-            pid, _, since = os.read(lock, 100).decode().partition(" ")
-            # Between its lock and its first words it has no pid yet.
-            return int(pid or 0), float(since or time.time())
+            pid, _, rest = os.read(lock, _MOST_BYTES).decode().partition(" ")
+            since, _, note = rest.partition(" ")
+            return pid, since, note.rstrip("\n")
         finally:
             os.close(lock)
 

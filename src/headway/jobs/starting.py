@@ -9,24 +9,28 @@ from headway import background, family, interpreter
 from headway.jobs.orders import packed, unpacked
 from headway.jobs.post import Post
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # Somebody who sees a worker come by itself wants it to go by itself, too.
 _IDLE_EXIT = "10m"
 _MAX_LOG_BYTES = 1 << 20
 
 
-def ensure_worker(home: str) -> bool:
-    """Have a worker; whether one had to be started."""
+def ensure_worker(home: str, environ: Mapping[str, str]) -> bool:
+    """Have a worker; whether one had to be started, with these variables."""
     if Post(home).holder() is not None:
         return False
-    start_worker(home, "--idle-exit", _IDLE_EXIT)
+    start_worker(home, "--idle-exit", _IDLE_EXIT, **environ)
     return True
 
 
-def start_worker(home: str, *options: str) -> int:
+def start_worker(home: str, *options: str, **environ: str) -> int:
     """Start a worker that outlives this process, outside of any lease; its pid."""
     os.makedirs(os.path.join(home, "logs"), mode=0o700, exist_ok=True)
     log = _worker_log(home)
-    environ = {**unpacked(packed(os.environ)), "HEADWAY_HOME": home}
+    environ = {**unpacked(packed(os.environ)), **environ, "HEADWAY_HOME": home}
     nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pid = os.posix_spawn(

@@ -24,6 +24,7 @@ from headway.jobs.line import Line
 from headway.jobs.memory import Reserve
 from headway.jobs.messenger import Messengers
 from headway.jobs.states import RUNNING
+from headway.stores import url_of
 from headway.tickets import Granted, Refused
 from headway.wire import Wire, raise_limit_of_files
 
@@ -55,7 +56,7 @@ class Worker:
         self._bells = Bells(self._home)
         self._bell = self._bells.watch()
         self._board = Board(settings)
-        self._governor = Governor(f"sqlite:///{self._home}")
+        self._governor = Governor(url_of(settings))
         self._line = Line(self._governor.turnstile)
         self._messengers = Messengers(self._home, self._board)
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,0 +1,92 @@
+"""A replica takes over: who holds something holds it, also if the replica never heard of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.fleet.conftest import on_each_server
+from tests.fleet.server import Server, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fleet.conftest import Fleet
+    from tests.fleet.proxy import Proxy
+
+pytestmark = on_each_server
+
+
+@pytest.fixture
+def server(kind: str) -> Iterator[Server]:
+    """One that may have replicas."""
+    server = Server(kind=kind, port=free_port())
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def replica(server: Server) -> Iterator[Server]:
+    """One of them."""
+    replica = server.replica()
+    yield replica
+    replica.close()
+
+
+def test_a_replica_that_knows_everything(
+    fleet: Fleet, proxy: Proxy, server: Server, replica: Server
+) -> None:
+    """The line is as it was."""
+    fleet.url = proxy.url
+    holder = fleet.holding("k")
+    first, second = fleet.waiter("k"), fleet.waiter("k")
+    server.client.wait(1, 0)
+
+    server.kill()
+    replica.promote()
+    proxy.switch_to(replica.socket)
+
+    newcomer = fleet.waiter("k")
+    assert [each.line_within(0.5) for each in (first, second, newcomer)] == [None] * 3
+    for each, following in ((holder, first), (first, second), (second, newcomer)):
+        each.ask("leave", "left")
+        following.expect("granted")
+
+
+def test_a_replica_that_missed_a_grant(
+    fleet: Fleet, proxy: Proxy, server: Server, replica: Server
+) -> None:
+    """There the new holder still waits and the old one still holds; both tell it otherwise."""
+    fleet.url = proxy.url
+    holder, waiter = fleet.holding("k"), fleet.waiter("k")
+    server.client.wait(1, 0)
+    replica.promote()
+    holder.ask("leave", "left")
+    waiter.expect("granted")
+
+    server.kill()
+    proxy.switch_to(replica.socket)
+
+    newcomer = fleet.fenced_waiter(priority=5)
+    assert newcomer.line_within(3.0) is None
+    waiter.ask("leave", "left")
+    newcomer.expect("granted")
+
+
+def test_a_replica_that_missed_everything(
+    fleet: Fleet, proxy: Proxy, server: Server, replica: Server
+) -> None:
+    """It knows nothing of the namespace; those who live tell it."""
+    fleet.url = proxy.url
+    replica.promote()
+    holder, waiter = fleet.holding("k"), fleet.waiter("k")
+
+    server.kill()
+    proxy.switch_to(replica.socket)
+
+    newcomer = fleet.waiter("k")
+    assert [each.line_within(1.5) for each in (waiter, newcomer)] == [None] * 2
+    holder.ask("leave", "left")
+    waiter.expect("granted")
+    waiter.ask("leave", "left")
+    newcomer.expect("granted")

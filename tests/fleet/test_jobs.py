@@ -1,0 +1,49 @@
+"""Jobs on a server: whoever of those round one is killed, its slot is free when it is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tests.cli.kit import until
+
+from headway.jobs.post import Post
+
+if TYPE_CHECKING:
+    from tests.cli.kit import Shell
+    from tests.fleet.conftest import Persons
+
+pytestmark = pytest.mark.linux
+
+
+def processes_round_a_job(shell: Shell) -> dict[str, int]:
+    """The pids of worker, nursery and supervisor while one job runs."""
+    (lease,) = shell.status()["leases"]
+    supervisor: int = lease["holder"]["pid"]
+    holder = Post(str(shell.home)).holder()
+    assert holder is not None
+    return {
+        "worker": holder[0],
+        "nursery": psutil.Process(supervisor).ppid(),
+        "supervisor": supervisor,
+    }
+
+
+@pytest.mark.parametrize("who", ["worker", "nursery", "supervisor"])
+def test_the_next_one_runs_when_the_job_is_gone(person: Persons, who: str) -> None:
+    """And not before, on whatever machine it waits."""
+    ann, bob = person("ann"), person("bob")
+    ann.run("limits", "set", "agent", "1")
+    ann.run("submit", "--", "sh", "-c", "echo $$ > pid; exec sleep 600")
+    pid = ann.directory / "pid"
+    until(lambda: pid.exists() and pid.read_text().endswith("\n"), "the start")
+
+    os.kill(processes_round_a_job(ann)[who], signal.SIGKILL)
+
+    still_there = f"kill -0 {pid.read_text().strip()}"
+    found = bob.run("run", "--timeout", "60s", "--", "sh", "-c", f"! {still_there} 2>/dev/null")
+    assert found.returncode == 0, found.stderr
+    ann.run("worker", "stop")
