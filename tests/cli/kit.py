@@ -35,7 +35,11 @@ try:
         if then and sys.stdin.readline():
             headway.slot(*then).__enter__()
         for line in sys.stdin:
-            print("lost" if lease.lost else "held", flush=True)
+            try:
+                lease.check()
+                print("held", flush=True)
+            except headway.LeaseLost:
+                print("lost", flush=True)
 except headway.HeadwayError as error:
     print(type(error).__name__, flush=True)
 """

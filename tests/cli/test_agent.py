@@ -16,8 +16,14 @@ import pytest
 from tests.cli.kit import PROGRAM, until
 from tests.cli.test_reference import DOCS, agrees, shape
 
+from headway.cli.agent_view import View
+from headway.harness.events import Finished, Usage
+from headway.harness.result import Result
+
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
+
+    from headway.harness.result import Status
 
 _PRETENDED = Path(__file__).parents[2] / "examples" / "pretend"
 _EVENTS = {
@@ -221,6 +227,37 @@ def test_it_counts_in_the_home(shell: Shell, claude: Claude) -> None:
     first.send_signal(signal.SIGTERM)
     assert first.wait() == 128 + signal.SIGTERM
     assert shell.status()["leases"] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("refused", "headway: refused: no slot free\n"),
+        ("timed_out", "headway: timed_out after 7 s in the queue: no slot free\n"),
+    ],
+)
+def test_whoever_is_refused_was_in_no_queue(
+    capsys: pytest.CaptureFixture[str], status: Status, told: str
+) -> None:
+    """However long it took to find that out."""
+    result = Result(
+        status=status,
+        reason="no slot free",
+        text="",
+        task=None,
+        model=None,
+        session_id=None,
+        usage=Usage(),
+        tool_calls=(),
+        exit_code=None,
+        attempts=0,
+        waited_seconds=7.0,
+        run_seconds=0.0,
+    )
+
+    View().show(Finished(task=None, result=result))
+
+    assert capsys.readouterr().err == told
 
 
 def test_signals_while_it_waits_end_the_wait(shell: Shell, claude: Claude) -> None:

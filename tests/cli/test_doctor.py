@@ -265,3 +265,14 @@ def test_a_limit_that_looks_misspelt_is_a_warning(shell: Shell) -> None:
     assert finding["about"] == "limits"
     assert "'agent/tests'" in finding["text"]
     assert "agent/test" in finding["text"].rpartition(":")[2]
+
+
+def test_secrets_among_the_settings_are_not_shown(shell: Shell) -> None:
+    """Neither those of the file nor those of the environment."""
+    shell.home.mkdir(mode=0o700)
+    (shell.home / "config.toml").write_text('[jobs]\nnotify = ["ntfy://user:hidden@host"]\n')
+
+    told = shell.run("doctor", env={"HEADWAY_GATEWAY_TOKEN": "hidden0123456789"}).stdout
+
+    assert "hidden" not in told
+    assert "jobs.notify set, not shown (file)" in " ".join(told.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class Started:
         with self._talk.open("w") as file:
             self.process = shell.start("gateway", "--port", "0", *words, stderr=file)
         until(lambda: "for opencode:" in self.talk, "the introduction")
-        found = re.search(r"listens on (http://127\.0\.0\.1:\d+)\n", self.talk)
+        found = re.search(r"listens on (http://\S+:\d+)\n", self.talk)
         assert found
         self.url = found[1]
 
@@ -63,13 +64,26 @@ def test_it_says_how_to_reach_it_and_logs_each_request(shell: Shell, server: Ser
     assert "secret" in answer.text
     assert started.process.returncode == 0
     assert f"for claude:\n    export ANTHROPIC_BASE_URL={started.url}/anthropic\n" in talk
-    assert "for codex, in ~/.codex/config.toml:\n" in talk
+    assert "for codex, at the top of ~/.codex/config.toml, or after codex -c:\n" in talk
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d 200 llm/openai/gpt me POST /t/me/openai/v1/chat/completions"
         r" waited \d+ ms, first byte \d+ ms, total \d+ ms, \d+ bytes \d+\+\d+ tokens ok\n",
         log,
     )
     assert "secret" not in log + talk
+
+
+def test_an_address_with_colons_is_shown_as_urls_have_it(shell: Shell, server: Server) -> None:
+    """So that the lines for the tools lead to it."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("there is no ::1 here")
+    started = Started(shell, server.url, "--host", "::1")
+
+    assert "hello" in started.ask("[say: hello]").text
+    assert started.url.startswith("http://[::1]:")
+    started.stop(signal.SIGTERM)
 
 
 def test_the_log_can_be_json_or_off(shell: Shell, server: Server) -> None:
@@ -159,5 +173,109 @@ def test_the_lines_for_scripts(shell: Shell) -> None:
     script = f"{settings.stdout}\nprintenv OPENCODE_CONFIG_CONTENT"
     content = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     providers = json.loads(content.stdout)["provider"]
-    assert providers["openai"]["options"]["baseURL"] == "http://127.0.0.1:99/openai/v1"
+    assert {name: each["options"]["baseURL"] for name, each in providers.items()} == {
+        "anthropic": "http://127.0.0.1:99/anthropic/v1",
+        "google": "http://127.0.0.1:99/gemini/v1beta",
+        "openai": "http://127.0.0.1:99/openai/v1",
+    }
     assert shell.run("gateway", "env", "vim").returncode == 64
+    nobody = shell.run("gateway", "env", "gemini", "--task", "")
+    assert nobody.stdout == "export GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8642/gemini\n"
+
+
+def test_a_token_is_in_the_lines_for_scripts_and_on_no_screen(shell: Shell, server: Server) -> None:
+    """With it a tool comes in, without it does not."""
+    shell.environ |= {"HEADWAY_GATEWAY_TOKEN": "0123456789abcdef"}
+    started = Started(shell, server.url)
+    port = started.url.rpartition(":")[2]
+    told = shell.run("gateway", "env", "codex", "--host", "localhost", "--port", port)
+    base = told.stdout.split('"')[1]
+
+    assert httpx.get(f"{base}/models").status_code == 200
+    assert httpx.get(f"{started.url}/openai/v1/models").status_code == 403
+    started.stop(signal.SIGTERM)
+    assert "0123456789abcdef" not in started.talk
+    assert f"{started.url}/k/TOKEN/anthropic\n" in started.talk
+
+
+def test_lines_that_lead_nowhere_yet_are_said_to(shell: Shell, server: Server) -> None:
+    """A tool would only say that it cannot connect; the line is printed all the same."""
+    started = Started(shell, server.url)
+    port = started.url.rpartition(":")[2]
+    assert shell.run("gateway", "env", "claude", "--port", port).stderr == ""
+    started.stop(signal.SIGTERM)
+
+    told = shell.run("gateway", "env", "claude", "--port", port)
+
+    assert told.stdout == f"export ANTHROPIC_BASE_URL={started.url}/anthropic\n"
+    assert f"nothing listens on 127.0.0.1:{port} yet" in told.stderr
+    assert told.returncode == 0
+
+
+def test_doctor_sees_the_gateway(shell: Shell, server: Server) -> None:
+    """And whether it is one, and wants a token; of one that does not run it says nothing."""
+
+    def told(**env: str) -> list[tuple[str, str]]:
+        found = json.loads(shell.run("doctor", "--json", env=env).stdout)["findings"]
+        return [(each["level"], each["text"]) for each in found if each["about"] == "gateway"]
+
+    def hang_up(listening: socket.socket) -> None:
+        listening.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as another:
+        place = f"127.0.0.1:{another.getsockname()[1]}"
+        port = {"HEADWAY_GATEWAY_PORT": place.partition(":")[2]}
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(hang_up, another)
+            assert told(**port) == [("warning", f"what listens on {place} is no gateway")]
+    assert told(**port) == []
+
+    started = Started(shell, server.url)
+    place = started.url.removeprefix("http://")
+    port = {"HEADWAY_GATEWAY_PORT": place.partition(":")[2]}
+    assert told(**port) == [("ok", f"listens on {place}, requests under way: 0")]
+    started.stop(signal.SIGTERM)
+
+    token = {"HEADWAY_GATEWAY_TOKEN": "0123456789abcdef"}
+    shell.environ |= token
+    guarded = Started(shell, server.url)
+    place = guarded.url.removeprefix("http://")
+    port = {"HEADWAY_GATEWAY_PORT": place.partition(":")[2]}
+    assert told(**port) == [("ok", f"listens on {place}, for those who have its token")]
+    del shell.environ["HEADWAY_GATEWAY_TOKEN"]
+    assert told(**port) == [("warning", f"that on {place} wants a token")]
+    guarded.stop(signal.SIGTERM)
+
+
+def test_it_lets_answers_end_for_as_long_as_is_said(shell: Shell, server: Server) -> None:
+    """Then it cuts them by itself."""
+    server.plan(hold="middle", words=20)
+    started = Started(shell, server.url, "--drain", "1ms")
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(started.ask, "hello")
+        server.until(lambda s: s.held() == 1, 60)
+
+        started.stop(signal.SIGTERM)
+
+        assert isinstance(asking.exception(), httpx.HTTPError)
+    server.release(later_too=True)
+
+
+def test_the_port_can_be_set(shell: Shell) -> None:
+    """For the gateway and for the lines that lead to it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        env = {"HEADWAY_GATEWAY_PORT": port}
+
+        refused = shell.run("gateway", env=env)
+
+    assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
+    assert f":{port}/gemini" in shell.run("gateway", "env", "gemini", env=env).stdout
+
+
+def test_an_address_for_others_needs_a_token(shell: Shell) -> None:
+    """It does not even begin without one."""
+    refused = shell.run("gateway", "--port", "0", "--host", "0.0.0.0")  # noqa: S104
+
+    assert refused.returncode == 78
+    assert "set gateway.token" in refused.stderr

@@ -56,6 +56,7 @@ def test_the_command_learns_home_lease_and_task(shell: Shell) -> None:
     assert seen["HEADWAY_HOME"] == str(shell.home)
     assert seen["HEADWAY_TASK"] == "issue-16"
     assert seen["HEADWAY_LEASE"].endswith("-1")
+    assert int(seen["HEADWAY_TOKEN"]) > 0
 
 
 def test_without_on_it_counts_on_the_program(shell: Shell) -> None:

@@ -151,6 +151,8 @@ def test_killing_the_whole_group_leaves_what_moved_away_counted(
     script = "setsid sh -c 'echo $$; exec sleep 60' & wait"
     front = shell.start("run", "--on", "k", "--", "sh", "-c", script, start_new_session=True)
     strays.append(int(_line(front)))
+    supervisor = _supervisor_of(front).pid
+    until(lambda: os.getsid(supervisor) == supervisor, "the supervisor's moving away")
 
     os.killpg(front.pid, signal.SIGKILL)
     front.wait()

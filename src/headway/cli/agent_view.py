@@ -98,7 +98,7 @@ class View:
         ended: str = result.status
         if result.run_seconds:
             ended += f" after {output.length(result.run_seconds)}"
-        elif result.waited_seconds >= _NOTICEABLE_SECONDS:
+        elif result.status != "refused" and result.waited_seconds >= _NOTICEABLE_SECONDS:
             ended += f" after {output.length(result.waited_seconds)} in the queue"
         facts = [f"{ended}: {output.clean(result.reason)}" if result.reason else ended]
         if result.tool_calls:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.cli import output, pacing
+from headway.cli.rows import elsewhere
 from headway.cli.watching import label
 from headway.limits import UNLIMITED
 
@@ -227,7 +228,7 @@ def _lease_row(lease: LeaseView) -> tuple[RenderableType, ...]:
         Fitted(keys, output.shorten_keys),
         Text(output.brief_age(lease.since)),
         Text(str(lease.holder.pid or "?"), _QUIET),
-        Text(_command(lease.holder.command), _QUIET),
+        Text(elsewhere(lease.holder, "{}: ") + _command(lease.holder.command), _QUIET),
     )
 
 

@@ -27,7 +27,7 @@ from headway.stores.sqlrows import read_terms
 from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from headway.config import Settings
     from headway.limits import Terms
@@ -54,9 +54,11 @@ class Checkup:
             ("trial", self._place.trial),
             ("settings", self._read_settings),
             ("environment", self._environment),
+            ("server", self._server),
             ("store", self._store),
             ("holders", self._holders),
             ("releases", self._releases),
+            ("gateway", self._gateway),
         ):
             try:
                 yield from examination()
@@ -98,7 +100,8 @@ class Checkup:
             value = os.environ.get(setting.variable) or in_file.get(name, setting.default)
             source = "file" if name in in_file else "default"
             source = setting.variable if setting.variable in os.environ else source
-            parts.append(f"{name} {value} ({source})")
+            is_shown = source == "default" or not setting.is_secret
+            parts.append(f"{name} {value if is_shown else 'set, not shown'} ({source})")
         yield Finding("ok", "settings", ", ".join(parts))
 
     def _environment(self) -> Iterator[Finding]:
@@ -117,9 +120,38 @@ class Checkup:
         if read:
             yield Finding("ok", "environment", f"{', '.join(read)} set")
 
+    def _server(self) -> Iterator[Finding]:
+        if self._settings is None or not self._is_on_server:
+            return
+        from headway.cli import server_checkup  # noqa: PLC0415 - few have one
+
+        try:
+            yield from server_checkup.findings(self._settings)
+            running, finding = server_checkup.books(self._settings)
+            yield finding
+            yield from self._inside(running)
+        except (ConfigError, StoreUnavailable) as error:
+            fix = "see that it runs and can be reached, or unset store.url to use the home alone"
+            yield Finding("problem", "server", str(error), fix)
+        except ModuleNotFoundError as error:
+            fix = "pip install 'headway[redis]'"
+            yield Finding("problem", "server", f"store.url needs {error.name}", fix)
+
+    def _gateway(self) -> Iterator[Finding]:
+        if self._settings is not None:
+            from headway.cli import gateway_checkup  # noqa: PLC0415 - a client of its own
+
+            yield from gateway_checkup.findings(self._settings)
+
     # -- the store ------------------------------------------------------------------
 
+    @property
+    def _is_on_server(self) -> bool:
+        return self._settings is not None and self._settings.store_url is not None
+
     def _store(self) -> Iterator[Finding]:
+        if self._is_on_server:
+            return
         lock = os.path.join(self._home, "slots.lock")
         if not os.path.exists(lock):
             if self._lease_id():
@@ -182,6 +214,9 @@ class Checkup:
         yield from self._terms(in_force)
         patterns = {line.pattern for line in in_force.lines}
         yield from self._doubts(patterns, in_use.look_up(look))
+        yield from self._inside(running)
+
+    def _inside(self, running: Sequence[str]) -> Iterator[Finding]:
         inside = [lease for lease in self._lease_id().split() if lease in running]
         if self._lease_id() and not inside:
             yield self._lost_lease("no such lease is held")
@@ -212,6 +247,8 @@ class Checkup:
             yield Finding("warning", "watchdogs", doubt, fix)
 
     def _holders(self) -> Iterator[Finding]:
+        if self._is_on_server:
+            return
         directory = os.path.join(self._home, "live")
         if not os.path.isdir(directory):
             if os.path.lexists(directory):

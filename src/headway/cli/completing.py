@@ -115,7 +115,7 @@ def _look(offers: Callable[[Governor], Offers]) -> Offers:
     try:
         from headway import config  # noqa: PLC0415
 
-        if not os.path.isdir(config.home_directory()):
+        if not os.path.isdir(config.home_directory()) and config.load().store_url is None:
             return {}
         import logging  # noqa: PLC0415
 

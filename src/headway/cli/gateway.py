@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,22 @@ import click
 from headway import config
 from headway.cli import UNAVAILABLE, Failure, opening, output
 from headway.cli.arguments import duration
+from headway.gateway.tools import NAMES, PLACES, address, line_for
 
 if TYPE_CHECKING:
-    from headway.gateway.exchange import Exchange
+    from collections.abc import Callable
+
+    from headway.gateway.access_log import Noted
     from headway.gateway.server import Gateway
-    from headway.governor import Governor
 
 _DRAIN_SECONDS = 600.0
+_HOST = "127.0.0.1"
+_LOOK_SECONDS = 0.5
 
 
 @click.group("gateway", invoke_without_command=True)
 @click.option("--port", type=click.IntRange(0, 65_535), help="Where to listen; 0 takes a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Others need a token.")
+@click.option("--host", default=_HOST, show_default=True, help="Others need a token.")
 @click.option(
     "--log",
     type=click.Choice(["text", "json", "off"]),
@@ -58,12 +63,17 @@ def command(
     if context.invoked_subcommand is not None:
         return None
     _require()
+    from headway.gateway.server import Gateway  # noqa: PLC0415
+
     settings = config.load()
     with opening.governor() as governor:
         sys.argv = ["headway", "gateway"]
+        gateway = Gateway(governor, settings, os.environ, host=host, log=_writing(log))
         patience = _DRAIN_SECONDS if drain is None else drain
         chosen = settings.gateway_port if port is None else port
-        return asyncio.run(_serve(governor, host, chosen, log, patience))
+        # The token itself is for nobody's screen.
+        token = None if settings.gateway_token is None else "TOKEN"
+        return asyncio.run(_serve(gateway, host, chosen, token, patience))
 
 
 def _require() -> None:
@@ -74,16 +84,15 @@ def _require() -> None:
         )
 
 
-async def _serve(governor: Governor, host: str, port: int, log: str, patience: float) -> int:
+def _writing(log: str) -> Callable[[Noted], None] | None:
     from headway.gateway.access_log import FORMATS  # noqa: PLC0415
-    from headway.gateway.server import Gateway  # noqa: PLC0415
 
-    def write(exchange: Exchange) -> None:
-        output.data(FORMATS[log](exchange))
+    if log not in FORMATS:
+        return None
+    return lambda noted: output.data(FORMATS[log](noted))
 
-    gateway = Gateway(
-        governor, config.load(), os.environ, host=host, log=None if log == "off" else write
-    )
+
+async def _serve(gateway: Gateway, host: str, port: int, token: str | None, patience: float) -> int:
     try:
         bound = await gateway.start(port)
     except OSError as error:
@@ -92,7 +101,7 @@ async def _serve(governor: Governor, host: str, port: int, log: str, patience: f
             " if another gateway runs there, use that, or choose another --port",
             UNAVAILABLE,
         ) from None
-    _introduce(host, bound)
+    _introduce(address(host, bound), address(host, bound, token))
     await _until_stopped(gateway, patience)
     return 0
 
@@ -113,38 +122,46 @@ async def _until_stopped(gateway: Gateway, patience: float) -> None:
     ending = asyncio.create_task(gateway.stop(patience))
     insisting = asyncio.create_task(asked_again.wait())
     await asyncio.wait({ending, insisting}, return_when=asyncio.FIRST_COMPLETED)
-    insisting.cancel()
-    if not ending.done():
-        ending.cancel()
-        await gateway.stop(0)
+    # What is still under way is cancelled with the loop, and gives its slot back.
 
 
-def _introduce(host: str, port: int) -> None:
-    from headway.gateway.tools import FILES, NAMES, lines_for  # noqa: PLC0415
-
-    output.talk(f"the gateway listens on http://{host}:{port}")
+def _introduce(listening: str, base: str) -> None:
+    output.talk(f"the gateway listens on {listening}")
     for tool in NAMES:
-        where = f", in {FILES[tool]}" if tool in FILES else ""
+        where = f", {PLACES[tool]}" if tool in PLACES else ""
         output.talk(f"for {tool}{where}:")
-        for line in lines_for(tool, f"http://{host}:{port}"):
-            output.draw(f"    {line}\n")
+        output.draw(f"    {line_for(tool, base)}\n")
 
 
 @command.command("env")
-@click.argument("tool", type=click.Choice(["claude", "codex", "gemini", "opencode"]))
+@click.argument("tool", type=click.Choice(NAMES))
 @click.option("--port", type=click.IntRange(1, 65_535), help="Where the gateway listens.")
+@click.option("--host", default=_HOST, show_default=True, help="The machine it runs on.")
 @click.option("--task", help="What `status` and `queue` are to call it.")
-def env(*, tool: str, port: int | None, task: str | None) -> None:
-    """Print what points a tool at the gateway, for a shell; of codex, for its config.toml.
+def env(*, tool: str, port: int | None, host: str, task: str | None) -> None:
+    """Print what points a tool at the gateway, for a shell; of codex, for its settings.
+
+    If the gateway wants a token (gateway.token), it is in the line.
 
     \b
     Example:
       eval "$(headway gateway env claude)"
       eval "$(headway gateway env opencode --task issue-16)"
-      headway gateway env codex >> ~/.codex/config.toml
+      codex -c "$(headway gateway env codex)"
     """
-    from headway.gateway.tools import lines_for  # noqa: PLC0415
+    settings = config.load()
+    chosen = settings.gateway_port if port is None else port
+    output.data(line_for(tool, address(host, chosen, settings.gateway_token), task))
+    if host == _HOST and not _is_taken(chosen):
+        output.talk(
+            f"nothing listens on {host}:{chosen} yet; start it with: headway gateway,"
+            " or say with --port where it is"
+        )
 
-    chosen = config.load().gateway_port if port is None else port
-    for line in lines_for(tool, f"http://127.0.0.1:{chosen}", task):
-        output.data(line)
+
+def _is_taken(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=_LOOK_SECONDS).close()
+    except OSError:
+        return False
+    return True

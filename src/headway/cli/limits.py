@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, as_json: bool) -> None:
     """Show the limits, or change one.
 
-    A change counts at once, for everyone. Limits stand in config.toml in the home. A
-    key without a line has no limit of its own, but those above it count too. In `llm/*`
-    the star stands for any one name: each child of llm without a line of its own gets
-    that limit. REQ/MIN is there if a line has a budget of requests a minute. What a line
-    does not mention (-) is decided by the next less specific one.
+    A change counts at once, for everyone. Limits stand in config.toml in the home, or on
+    the server that many machines share. A key without a line has no limit of its own,
+    but those above it count too. In `llm/*` the star stands for any one name: each child
+    of llm without a line of its own gets that limit. REQ/MIN is there if a line has a
+    budget of requests a minute. What a line does not mention (-) is decided by the next
+    less specific one.
 
     \b
     Example:
@@ -135,9 +136,9 @@ def set_limit(key: str, slots: int | str | None, requests_per_minute: int | str 
     Slots are a whole number, or the word unlimited. So is the budget: whoever is let in
     has used one request, on KEY and on all keys above it, and that counts for a minute.
     What is not given stays as it is. The line is written to config.toml (comments there
-    survive) and counts at once, in running processes too. After lowering it nothing is
-    stopped: nobody is let in until enough has ended. KEY may be a pattern; for each key
-    the most specific line counts.
+    survive), or to the server that many machines share, and counts at once, in running
+    processes too. After lowering it nothing is stopped: nobody is let in until enough has
+    ended. KEY may be a pattern; for each key the most specific line counts.
 
     \b
     Example:

@@ -12,8 +12,8 @@ from headway.cli import arguments, completing, opening, output
 def command(key: str) -> None:
     """Let nobody in on KEY and all below it.
 
-    What runs goes on. Who asks meanwhile waits in line. The pause stands in the home's
-    config.toml and lasts until `headway resume`.
+    What runs goes on. Who asks meanwhile waits in line. The pause stands where
+    the limits do, and lasts until `headway resume`.
 
     \b
     Example:

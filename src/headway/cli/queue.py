@@ -76,6 +76,7 @@ def _show(blocked: BlockedBy, tickets: Sequence[WaitingView]) -> None:
             "PRIO": [str(ticket.priority) for ticket in tickets] if with_priority else None,
             "FOR": [output.brief_age(ticket.since) for ticket in tickets],
             "EST.": [rows.estimate(ticket) for ticket in tickets],
+            "HOST": rows.host_cells(tickets),
             "PID": [str(ticket.holder.pid) for ticket in tickets],
             "COMMAND": [rows.command_cell(ticket) for ticket in tickets],
         }

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from headway.cli import NOT_THERE, USAGE, Failure, completing, opening, output
+from headway.cli import NOT_THERE, USAGE, Failure, completing, opening, output, rows
 from headway.cli.finding import GOES_ON, afterwards, called, find
 from headway.views import LeaseView, WaitingView
 
@@ -43,7 +43,7 @@ def command(name: str, *, force: bool) -> int:
             raise Failure(f"{called(lease)} has just ended by itself", NOT_THERE)
     output.data(
         f"{called(lease)} released: {output.joined(lease.keys)} is free for the next in line."
-        f" Its holder, pid {lease.holder.pid}, is told; {afterwards(lease)}."
+        f" Its holder, {rows.process(lease.holder)}, is told; {afterwards(lease)}."
     )
     return 0
 
@@ -55,7 +55,7 @@ def _is_wanted(lease: LeaseView) -> bool:
     command = output.clean(lease.holder.command)
     output.talk(
         f"{called(lease)} holds {output.joined(lease.keys)} for {output.age(lease.since)}:"
-        f" pid {lease.holder.pid} ({command})"
+        f" {rows.process(lease.holder)} ({command})"
     )
     what = afterwards(lease)
     if what == GOES_ON:

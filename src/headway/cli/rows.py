@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from headway.cli import output
@@ -10,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headway.cli.output import Cell
-    from headway.views import LeaseView, WaitingView
+    from headway.views import HolderView, LeaseView, WaitingView
 
 STYLES = {
     "full": "yellow",
     "paused": "magenta",
     "cooling": "cyan",
     "budget": "cyan",
+    "settling": "cyan",
     "possible_deadlock": "red",
 }
 
@@ -37,6 +39,22 @@ def show_columns(columns: Mapping[str, Sequence[Cell] | None]) -> None:
             "IN USE": output.shorten_end,
         },
     )
+
+
+def host_cells(ones: Sequence[LeaseView | WaitingView]) -> list[str] | None:
+    """The machines that they are on, if that is not this one for all of them."""
+    hosts = [output.clean(one.holder.host) for one in ones]
+    return hosts if set(hosts) - {os.uname().nodename} else None
+
+
+def process(holder: HolderView) -> str:
+    """A holder's pid, and its machine if that is not this one."""
+    return f"pid {holder.pid}{elsewhere(holder, ' on {}')}"
+
+
+def elsewhere(holder: HolderView, text: str) -> str:
+    """The text with a holder's machine in it, if that is not this one."""
+    return "" if holder.host == os.uname().nodename else text.format(output.clean(holder.host))
 
 
 def task_cell(one: LeaseView | WaitingView) -> str:

@@ -157,6 +157,7 @@ def _show_running(leases: Sequence[LeaseView]) -> None:
         "ON": [output.joined(lease.keys) for lease in leases],
         "SLOTS": [str(lease.weight) for lease in leases] if with_weight else None,
         "FOR": [output.brief_age(lease.since) for lease in leases],
+        "HOST": rows.host_cells(leases),
         "PID": [str(lease.holder.pid) for lease in leases],
         "COMMAND": [rows.command_cell(lease) for lease in leases],
     }
@@ -173,6 +174,7 @@ def _show_waiting(waiting: Sequence[WaitingView]) -> None:
         "TASK": [rows.task_cell(ticket) for ticket in shown] if with_task else None,
         "ON": [output.joined(ticket.keys) for ticket in shown],
         "FOR": [output.brief_age(ticket.since) for ticket in shown],
+        "HOST": rows.host_cells(shown),
         "BLOCKED BY": [rows.blocked_cell(ticket) for ticket in shown],
         "EST.": [rows.estimate(ticket) for ticket in shown],
     }

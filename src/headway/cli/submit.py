@@ -21,6 +21,7 @@ def submit(words: list[str]) -> int:
     programs.find(submission.command[0])
     with Governor() as governor:
         gc.enable()
+        governor.jobs.refuse_other_store()
         try:
             job = governor.jobs.submit(
                 submission.command,

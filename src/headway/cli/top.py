@@ -11,6 +11,7 @@ import click
 from headway import config, durations
 from headway.cli import opening, output, picture
 from headway.errors import ConfigError
+from headway.stores import place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,6 +111,7 @@ class _Top:
 
     def __init__(self, console: Console, screen: Screen, lookout: Lookout) -> None:
         self._console, self._screen, self._lookout = console, screen, lookout
+        self._title = _title()
         self._chosen: str | None = None
         self._asked: WaitingView | None = None
         self._helps = self._over = False
@@ -128,7 +130,7 @@ class _Top:
         columns, rows = self._console.size
         picture = board.page(
             look,
-            title=_title(),
+            title=self._title,
             columns=columns,
             rows=rows,
             chosen=self._chosen,
@@ -208,8 +210,11 @@ _HELP = (
 
 
 def _title() -> str:
-    home = config.home_directory()
+    try:
+        place = place_of(config.load())
+    except ConfigError:
+        place = config.home_directory()
     person = os.path.expanduser("~")
-    if home.startswith(person + os.sep):
-        home = "~" + home[len(person) :]
-    return f"headway · {output.clean(home)}"
+    if place.startswith(person + os.sep):
+        place = "~" + place[len(person) :]
+    return f"headway · {output.clean(place)}"

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headway import background
-from headway.cli import opening, output, pacing
+from headway.cli import opening, output, pacing, rows
 from headway.errors import HeadwayError
 from headway.events import Queued
 
@@ -117,7 +117,7 @@ class WaitingLine:
 def holding(snapshot: Snapshot, key: str) -> list[str]:
     """Who holds a key and since when, in words."""
     return [
-        f"{_name(lease)} for {output.age(lease.since)} (pid {lease.holder.pid}):"
+        f"{_name(lease)} for {output.age(lease.since)} ({rows.process(lease.holder)}):"
         f" {output.clean(lease.holder.command)}"
         for lease in snapshot.leases_on(key)
     ]
@@ -146,7 +146,7 @@ def _names(leases: list[LeaseView] | tuple[LeaseView, ...]) -> str:
 
 
 def _name(lease: LeaseView) -> str:
-    return output.clean(lease.task or f"pid {lease.holder.pid}")
+    return output.clean(lease.task or rows.process(lease.holder))
 
 
 def _about(seconds: float | None) -> str:

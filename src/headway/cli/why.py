@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import config, keys, releases
-from headway.cli import arguments, completing, opening, output, pacing, picture
+from headway.cli import arguments, completing, opening, output, pacing, picture, rows
 from headway.cli.finding import afterwards, called, find, is_agent, matching
 from headway.limits import UNLIMITED
 from headway.stores.book import WINDOW_SECONDS
@@ -179,6 +179,9 @@ def _what_follows(wait: _Wait) -> Iterable[str]:
     if reason == "cooling":
         at = f"at {output.clock(limit.cooling_until)} " if limit.cooling_until else ""
         yield f"  then       {at}one request goes first; when it was answered, the others follow"
+    elif reason == "settling":
+        yield "  then       the server, which may have forgotten things, has heard from all who"
+        yield "             hold something, and lets the next ones in"
     elif reason == "budget" and limit.next_request_at is not None:
         free_at = limit.next_request_at
         yield (
@@ -207,9 +210,9 @@ def _remedies(wait: _Wait) -> Iterable[tuple[str, str]]:
     elif reason == "budget" and isinstance(budget, int):
         more = f"headway limits set {at} --requests-per-minute {budget + 1}"
         yield more, "let one more in each minute"
-    elif isinstance(limit, int):
+    elif isinstance(limit, int) and reason != "settling":
         yield f"headway limits set {at} {max(limit, wait.limit.used) + 1}", "let one more in"
-    if wait.held_by and reason not in ("cooling", "budget"):
+    if wait.held_by and reason not in ("cooling", "budget", "settling"):
         longest = wait.held_by[0]
         yield f"headway release {longest.id}", "take back the slot that is held longest"
     yield f"headway cancel {wait.ticket.id}", "give up this ticket"
@@ -295,13 +298,14 @@ def _urgency(ticket: WaitingView) -> str:
 
 
 def _process(one: LeaseView | WaitingView) -> str:
-    return f"pid {one.holder.pid} ({output.clean(one.holder.command)})"
+    return f"{rows.process(one.holder)} ({output.clean(one.holder.command)})"
 
 
 def _origin(limit: LimitView) -> str:
     sources = {
         "default": "the default; nobody has set one",
         "file": "from the home's config.toml",
+        "store": "set for all machines",
         "environment": "from HEADWAY_LIMITS",
         "code": "set by a program",
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway import config
+from headway import config, stores
 from headway.cli import Failure, output
 from headway.cli.arguments import duration
 
@@ -53,6 +53,7 @@ def command(context: click.Context, *, detach: bool, idle_exit: float | None) ->
 def work(idle_exit_seconds: float | None) -> int:
     """Be the worker until told to stop."""
     from headway.jobs import orders  # noqa: PLC0415
+    from headway.jobs.api import IN_THE_HOME  # noqa: PLC0415
     from headway.jobs.post import Post  # noqa: PLC0415
     from headway.jobs.worker import Worker  # noqa: PLC0415
 
@@ -60,7 +61,7 @@ def work(idle_exit_seconds: float | None) -> int:
     os.makedirs(settings.home, mode=0o700, exist_ok=True)
     post = Post(settings.home)
     while True:
-        if not post.take():
+        if not post.take(stores.server_of(settings) or IN_THE_HOME):
             raise Failure(_who_runs(post), _RUNS_ALREADY)
         os.umask(0o077)
         for mark in orders.MARKS:

@@ -1,0 +1,45 @@
+"""The examination of what listens where the home's gateway does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING
+
+from headway.cli.diagnosis import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.config import Settings
+
+_HOST = "127.0.0.1"
+_PATIENCE_SECONDS = 2.0
+_FORBIDDEN = 403
+
+
+def findings(settings: Settings) -> Iterator[Finding]:
+    """How the gateway is; nothing if nobody listens there: few have one."""
+    place = f"{_HOST}:{settings.gateway_port}"
+    connection = http.client.HTTPConnection(_HOST, settings.gateway_port, timeout=_PATIENCE_SECONDS)
+    try:
+        connection.connect()
+    except OSError:
+        return
+    try:
+        connection.request("GET", "/healthz")  # without the token: it may be anybody
+        answer = connection.getresponse()
+        told = json.loads(answer.read())["headway"]
+        if answer.status != _FORBIDDEN:
+            text = f"listens on {place}, requests under way: {told['busy']}"
+            yield Finding("ok", "gateway", text)
+        elif settings.gateway_token is not None:
+            yield Finding("ok", "gateway", f"listens on {place}, for those who have its token")
+        else:
+            fix = "set gateway.token, or HEADWAY_GATEWAY_TOKEN, to the one that it was started with"
+            yield Finding("warning", "gateway", f"that on {place} wants a token", fix)
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        fix = "let the gateway listen elsewhere: gateway.port, or headway gateway --port"
+        yield Finding("warning", "gateway", f"what listens on {place} is no gateway", fix)
+    finally:
+        connection.close()
