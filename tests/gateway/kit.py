@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from headway import Governor, config
 from headway.gateway.access_log import entry
@@ -23,10 +27,26 @@ PATIENCE_SECONDS = 30.0
 class Running:
     """A gateway that listens."""
 
-    def __init__(self, governor: Governor, port: int, entries: list[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        governor: Governor,
+        port: int,
+        entries: list[dict[str, Any]],
+        loop: asyncio.AbstractEventLoop,
+        stopping: asyncio.Event,
+    ) -> None:
         self.governor, self.port, self.entries = governor, port, entries
+        self._loop, self._stopping = loop, stopping
         self.url = f"http://127.0.0.1:{port}"
         self._wires: list[Wire] = []
+
+    def stop(self) -> None:
+        """Take no more requests, and end when those under way have ended."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def tasks(self) -> int:
+        """How many things it has under way."""
+        return len(asyncio.all_tasks(self._loop))
 
     def connect(self, *, narrow: bool = False) -> Wire:
         """A connection to it; through a narrow one hardly anything goes unless it is read."""
@@ -53,6 +73,11 @@ class Running:
     def waiting(self) -> int:
         """How many wait in line."""
         return len(self.governor.snapshot().waiting)
+
+    def connections(self) -> int:
+        """How many clients it has."""
+        ends = psutil.Process().net_connections("tcp4")
+        return sum(end.laddr[1] == self.port and bool(end.raddr) for end in ends)
 
     def held(self) -> int:
         """How many have a slot."""
@@ -96,6 +121,13 @@ class Wire:
         found, self._unread = self._unread[:size], self._unread[size:]
         return found
 
+    def message(self) -> tuple[bytes, bytes]:
+        """A request or an answer that tells its length: its head and its body."""
+        head = self.until(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)\r\n", head)
+        assert length is not None, head
+        return head, self.take(int(length[1]))
+
     def rest(self) -> bytes:
         """All that comes until it hangs up."""
         with contextlib.suppress(ConnectionError):
@@ -108,21 +140,29 @@ class Wire:
         """Hang up."""
         self._connection.close()
 
+    def reset(self) -> None:
+        """Hang up without a word."""
+        at_once = struct.pack("ii", 1, 0)
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self._connection.close()
+
 
 @contextlib.contextmanager
 def running(
     home: Path,
     upstreams: Mapping[str, str],
     environ: Mapping[str, str] | None = None,
+    *,
+    store: str = "",
     **options: Any,
 ) -> Iterator[Running]:
-    """A gateway to these upstreams; ``environ`` has settings."""
+    """A gateway to these upstreams; ``environ`` has settings. Its store is that of the home."""
     variables = dict(environ or {})
     if upstreams:
         pairs = [f"{name}={url}" for name, url in upstreams.items()]
         variables["HEADWAY_GATEWAY_UPSTREAMS"] = " ".join(pairs)
     settings = config.load(str(home), variables)
-    governor = Governor(f"sqlite:///{home}")
+    governor = Governor(store or f"sqlite:///{home}")
     entries: list[dict[str, Any]] = []
     ready: list[Any] = []
     started = threading.Event()
@@ -139,17 +179,18 @@ def running(
         ready.extend((await gateway.start(0), asyncio.get_running_loop(), stopping))
         started.set()
         await stopping.wait()
-        await gateway.stop(PATIENCE_SECONDS)
+        await gateway.stop(2 * PATIENCE_SECONDS)  # a client would not wait as long
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     assert started.wait(PATIENCE_SECONDS)
     port, loop, stopping = ready
-    found = Running(governor, port, entries)
+    found = Running(governor, port, entries, loop, stopping)
     try:
         yield found
     finally:
         found.hang_up()
-        loop.call_soon_threadsafe(stopping.set)
+        with contextlib.suppress(RuntimeError):  # a test may have stopped it
+            found.stop()
         thread.join()
         governor.close()

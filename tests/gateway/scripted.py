@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import socket
+import ssl
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,13 @@ from tests.gateway.kit import PATIENCE_SECONDS, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.gateway.kit import Running
+
+
+# The least that a request and its answer can be.
+ASK = b'{"model": "gpt", "messages": []}'
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Scripted:
@@ -26,6 +34,16 @@ class Scripted:
         """The next connection."""
         return self._wires.get(timeout=PATIENCE_SECONDS)
 
+    def asked(
+        self, gateway: Running, path: str = "/openai/x", *, narrow: bool = False, **headers: str
+    ) -> tuple[Wire, Wire]:
+        """A client whose request has come here, and the connection that it came on."""
+        client = gateway.connect(narrow=narrow)
+        client.post(path, ASK, **headers)
+        provider = self.accept()
+        provider.message()
+        return client, provider
+
     def take(self, connection: socket.socket) -> None:
         """Somebody has come."""
         connection.settimeout(PATIENCE_SECONDS)
@@ -39,7 +57,7 @@ class Scripted:
 
 
 @contextlib.contextmanager
-def scripted() -> Iterator[Scripted]:
+def scripted(tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     """One that listens."""
     listening = socket.create_server(("127.0.0.1", 0))
     upstream = Scripted(listening.getsockname()[1])
@@ -47,7 +65,12 @@ def scripted() -> Iterator[Scripted]:
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                upstream.take(listening.accept()[0])
+                connection = listening.accept()[0]
+                if tls is None:
+                    upstream.take(connection)
+                    continue
+                with contextlib.suppress(ssl.SSLError):  # who does not trust it hangs up
+                    upstream.take(tls.wrap_socket(connection, server_side=True))
 
     thread = threading.Thread(target=accept)
     thread.start()

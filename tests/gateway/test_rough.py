@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.gateway.kit import running
+from tests.gateway.scripted import ASK
+
+from headway.gateway.routing import Routes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +18,6 @@ if TYPE_CHECKING:
     from tests.gateway.kit import Running
     from tests.gateway.scripted import Scripted
 
-_ASK = b'{"model": "gpt", "messages": []}'
 _POST = b"POST /openai/x HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -61,7 +64,7 @@ def test_slow_clients_are_hung_up_on(home: Path, upstream: Scripted) -> None:
         silent, trickling = gateway.connect(), gateway.connect()
         trickling.send(_POST + b"Content-Length: 9\r\n\r\nabc")
         deaf = gateway.connect()
-        deaf.post("/openai/x", _ASK)
+        deaf.post("/openai/x", ASK)
         provider = upstream.accept()
         provider.until(b"\r\n\r\n")
         provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
@@ -80,17 +83,17 @@ def test_slow_clients_are_hung_up_on(home: Path, upstream: Scripted) -> None:
         (b"", "hung up"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "no HTTP"),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+            "another protocol",
+        ),
     ],
 )
 def test_an_upstream_that_does_not_answer(
     plain: Running, upstream: Scripted, answer: bytes, what: str
 ) -> None:
     """Is told by a status of the gateway's own."""
-    client = plain.connect()
-    client.post("/openai/v1/chat/completions", _ASK)
-    provider = upstream.accept()
-    provider.until(b"\r\n\r\n")
-    provider.take(len(_ASK))
+    client, provider = upstream.asked(plain, "/openai/v1/chat/completions")
     provider.send(answer)
     provider.close()
 
@@ -107,11 +110,7 @@ def test_an_answer_that_is_cut_is_seen_to_be(
     plain: Running, upstream: Scripted, framing: bytes
 ) -> None:
     """The client gets what came, and no end."""
-    client = plain.connect()
-    client.post("/openai/v1/chat/completions", _ASK)
-    provider = upstream.accept()
-    provider.until(b"\r\n\r\n")
-    provider.take(len(_ASK))
+    client, provider = upstream.asked(plain, "/openai/v1/chat/completions")
     provider.send(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n" % framing)
     provider.send(b"3\r\nabc\r\n")
     client.until(b"abc")
@@ -127,7 +126,7 @@ def test_an_upstream_that_cannot_be_reached(home: Path) -> None:
         port = free.getsockname()[1]
     with running(home, {"openai": f"http://127.0.0.1:{port}"}) as gateway:
         client = gateway.connect()
-        client.post("/openai/v1/chat/completions", _ASK)
+        client.post("/openai/v1/chat/completions", ASK)
 
         assert client.until(b"\r\n").startswith(b"HTTP/1.1 502 ")
         assert b"cannot be reached" in client.until(b"}}")
@@ -138,8 +137,213 @@ def test_an_upstream_that_stalls_is_given_up(home: Path, upstream: Scripted) -> 
     environ = {"HEADWAY_GATEWAY_UPSTREAM_PATIENCE": "1s"}
     with running(home, {"openai": upstream.url}, environ) as gateway:
         client = gateway.connect()
-        client.post("/openai/v1/chat/completions", _ASK)
+        client.post("/openai/v1/chat/completions", ASK)
         upstream.accept().until(b"\r\n\r\n")
 
         assert client.until(b"\r\n").startswith(b"HTTP/1.1 502 ")
         assert b"nothing came from it for 1 s" in client.until(b"}}")
+
+
+def test_a_refusal_reaches_a_client_that_still_sends(home: Path) -> None:
+    """Whoever closes a connection with unread bytes in it takes back what it has written."""
+    environ = {"HEADWAY_GATEWAY_MAX_BODY": "1KB"}
+    with running(home, {}, environ) as gateway:
+        client = gateway.connect()
+        client.send(_POST + b"Content-Length: 9999999\r\n\r\n" + b"a" * 5_000_000)
+
+        assert client.rest().startswith(b"HTTP/1.1 413 ")
+
+
+def test_nonsense_after_a_request_does_not_end_it(plain: Running, upstream: Scripted) -> None:
+    """The request is answered, and nothing else."""
+    client = plain.connect()
+    whole = _POST + b"Content-Length: %d\r\n\r\n" % len(ASK) + ASK
+    client.send(whole + b"NONSENSE\r\n\r\n" + whole)
+    provider = upstream.accept()
+    provider.message()
+    provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    head, _, body = client.rest().partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert body == b"{}"
+
+
+def test_the_length_of_a_body_cannot_be_hidden(plain: Running, upstream: Scripted) -> None:
+    """Otherwise the upstream would take the body for a request that nobody looked at."""
+    client = plain.connect()
+    client.send(
+        _POST + b"Connection: Content-Length\r\nContent-Length: %d\r\n\r\n%b" % (len(ASK), ASK)
+    )
+
+    assert upstream.accept().message()[1] == ASK
+
+
+def test_trailers_may_be_too_large(plain: Running) -> None:
+    """They are headers like those in front, and one that does not end is none either."""
+    client = plain.connect()
+    client.send(_POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: ")
+    client.send(b"a" * 200_000)
+
+    assert client.until(b"\r\n").startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.usefixtures("narrow_clients")
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+def test_whoever_does_not_take_the_end_of_an_answer_is_hung_up_on(
+    home: Path, upstream: Scripted, connection: str
+) -> None:
+    """The request is over, but its connection is not."""
+    environ = {"HEADWAY_GATEWAY_CLIENT_PATIENCE": "1s"}
+    with running(home, {"openai": upstream.url}, environ) as gateway:
+        _, provider = upstream.asked(gateway, narrow=True, connection=connection)
+        provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+
+        gateway.until(lambda: gateway.connections() == 0, "the end of the connection")
+
+
+@pytest.mark.usefixtures("narrow_clients")
+def test_whoever_asks_on_without_taking_anything_is_hung_up_on(
+    home: Path, upstream: Scripted
+) -> None:
+    """Otherwise the answer that it does not take would keep its slot."""
+    environ = {"HEADWAY_GATEWAY_CLIENT_PATIENCE": "2s"}
+    with running(home, {"openai": upstream.url}, environ) as gateway:
+        client, provider = upstream.asked(gateway, narrow=True)
+        provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+        gateway.until(lambda: gateway.entries, "the end of the first request")
+        client.post("/openai/x", ASK)
+        provider.message()
+        provider.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+
+        gateway.until(lambda: gateway.connections() == 0, "the end of the connection")
+        gateway.until(lambda: gateway.held() == 0, "the end of the lease")
+
+
+@pytest.mark.usefixtures("narrow_clients")
+def test_an_idle_client_is_hung_up_on_after_a_slow_answer(home: Path, upstream: Scripted) -> None:
+    """It took the last bytes when its request was over already."""
+    environ = {"HEADWAY_GATEWAY_CLIENT_PATIENCE": "3s"}
+    with running(home, {"openai": upstream.url}, environ) as gateway:
+        client, provider = upstream.asked(gateway, narrow=True)
+        provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+        gateway.until(lambda: gateway.entries, "the end of the request")
+        client.message()
+
+        assert client.rest() == b""
+
+
+def test_an_upstream_whose_headers_do_not_end_is_given_up(
+    plain: Running, upstream: Scripted
+) -> None:
+    """Nobody could keep them all."""
+    client, provider = upstream.asked(plain)
+    provider.send(b"HTTP/1.1 200 OK\r\nX: ")
+
+    with pytest.raises(ConnectionError):
+        provider.send(b"a" * 50_000_000)
+
+    assert client.until(b"\r\n").startswith(b"HTTP/1.1 502 ")
+
+
+def test_bounds_are_for_each_request(home: Path) -> None:
+    """A connection may be used for as many as one likes, and each may be as large as is said."""
+    environ = {"HEADWAY_GATEWAY_MAX_BODY": "1000B"}
+    with running(home, {}, environ) as gateway:
+        client = gateway.connect()
+        for size in (1000, 1000, 0, 0, 0):
+            client.post("/healthz", b"a" * size, x="a" * 30_000)
+
+            assert client.message()[0].startswith(b"HTTP/1.1 200 ")
+        client.post("/healthz", b"a" * 1001)
+
+        assert client.until(b"\r\n").startswith(b"HTTP/1.1 413 ")
+
+
+def test_too_much_may_not_come_while_a_request_waits(plain: Running) -> None:
+    """It would have to be kept; whoever sends it is hung up on, and leaves the line."""
+    plain.governor.set_limit("llm", 1)
+    with plain.governor.slot("llm"):
+        client = plain.connect()
+        client.post("/openai/x", ASK)
+        plain.until(lambda: plain.waiting() == 1, "the wait")
+
+        with contextlib.suppress(ConnectionError):
+            client.send(b"a" * 200_000)
+
+        assert client.rest() == b""
+        plain.until(lambda: plain.waiting() == 0, "the end of the wait")
+
+
+@pytest.mark.usefixtures("narrow_clients")
+def test_patience_is_for_whoever_is_waited_for(home: Path, upstream: Scripted) -> None:
+    """Who is answered and says no more is hung up on; who takes its answer again is not."""
+    environ = {"HEADWAY_GATEWAY_CLIENT_PATIENCE": "1s"}
+    with running(home, {"openai": upstream.url}, environ) as gateway:
+        slow = gateway.connect(narrow=True)
+        slow.post("/openai/x", ASK)
+        provider = upstream.accept()
+        provider.message()
+        size = 60_000
+        provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size + 3))
+        provider.send(b"x" * size)
+        slow.until(b"\r\n\r\n")
+        slow.take(size)
+        idle = gateway.connect()
+        idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle.message()[0].startswith(b"HTTP/1.1 200 ")
+
+        assert idle.rest() == b""
+
+        provider.send(b"end")
+        assert slow.take(3) == b"end"
+
+
+def test_an_answer_without_an_end_of_its_own_can_be_cut_too(
+    plain: Running, upstream: Scripted
+) -> None:
+    """Of a connection that is reset, to a client that knows no chunks."""
+    for version in (b"1.1", b"1.0"):
+        client = plain.connect()
+        client.send(b"GET /openai/x HTTP/%b\r\nHost: localhost\r\n\r\n" % version)
+        provider = upstream.accept()
+        provider.until(b"\r\n\r\n")
+        provider.send(b"HTTP/1.1 200 OK\r\n\r\nabc")
+        client.until(b"abc")
+
+        provider.reset()
+
+        if version == b"1.0":
+            with pytest.raises(ConnectionError):
+                client.take(1)
+        else:
+            assert client.rest() == b"\r\n"
+
+
+def test_a_fault_of_our_own_hangs_up(plain: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for an answer that cannot come."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Routes, "target", fail)
+    client = plain.connect()
+    client.post("/openai/x", ASK)
+
+    assert client.rest() == b""
+
+
+@pytest.mark.usefixtures("narrow_clients")
+def test_a_client_that_goes_while_it_takes_nothing_leaves_nothing_behind(
+    plain: Running, upstream: Scripted
+) -> None:
+    """Neither its slot nor anybody who waits until it takes something."""
+    before = plain.tasks()
+    client, provider = upstream.asked(plain, narrow=True)
+    provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 60_000)
+    plain.until(lambda: plain.tasks() == before + 2, "the wait for the client")
+
+    client.close()
+
+    plain.until(lambda: plain.tasks() == before, "the end of that")
+    assert plain.held() == 0

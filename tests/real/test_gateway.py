@@ -8,18 +8,18 @@ import shlex
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.kit import PROGRAM
 from tests.gateway.kit import Running, running
-from tests.real.agents import AGENTS, private_environment
+from tests.real.agents import AGENTS, Claude, Codex, private_environment
 from tests.real.kit import equip, program_of
-
-from headway.gateway.tools import lines_for
+from tests.unit.test_config import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.llm.server import Server
     from tests.real.agents import Agent
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 _PREFIXES = {"opencode": "openai", "claude": "anthropic", "codex": "openai", "gemini": "gemini"}
 _PATIENCE_SECONDS = 200
+# Its section of the page.
+_TITLES = {"opencode": "opencode", "claude": "Claude Code", "codex": "Codex", "gemini": "Gemini"}
 # Models that a program knows for itself, where it has to.
-_KNOWN_MODELS = {"opencode": "openai/gpt-5"}
+_KNOWN_MODELS = {"opencode": "openai/gpt-5", "codex": "gpt-5"}
 
 
 @pytest.fixture
@@ -120,29 +122,86 @@ def test_ten_minutes_of_waiting_are_survived(
     assert server.peak() == 1
 
 
-def test_the_lines_that_are_printed_are_enough(
-    agent: Agent, tmp_path: Path, gateway: Running
+@pytest.fixture
+def environ(tmp_path: Path, home: Path, gateway: Running) -> dict[str, str]:
+    """Of somebody who reads the page; the gateway listens where it says, but for the port."""
+    environ = private_environment(tmp_path / "agent-home")
+    programs = [os.path.dirname(PROGRAM), *(os.path.dirname(program_of(each)) for each in AGENTS)]
+    return environ | {
+        "PATH": os.pathsep.join([*programs, environ["PATH"]]),
+        "HEADWAY_HOME": str(home),
+        "HEADWAY_GATEWAY_PORT": str(gateway.port),
+        "OPENAI_API_KEY": "dummy",
+    }
+
+
+def test_what_the_page_says_of_each_agent_is_enough(
+    agent: Agent, tmp_path: Path, environ: dict[str, str], gateway: Running
 ) -> None:
-    """As ``headway gateway env`` prints them, for a tool with nothing else that leads there."""
-    home, directory = tmp_path / "agent-home", tmp_path / "agent-work"
-    directory.mkdir()
-    environ = private_environment(home)
+    """For one with nothing else that leads to the gateway."""
+    home = tmp_path / "agent-home"
     environ |= agent.settings(home, "http://127.0.0.1:9")
-    environ |= {"OPENAI_API_KEY": "dummy"}
-    lines = lines_for(agent.name, gateway.url, "mine")
+    told = _page(gateway, _TITLES[agent.name])
+    script = ""
     if agent.name == "codex":
-        _replace_provider(home / ".codex/config.toml", lines)
+        _without_provider(home / ".codex/config.toml", *told["toml"])
     else:
-        (line,) = lines
-        name, _, value = line.removeprefix("export ").partition("=")
-        environ[name] = shlex.split(value)[0]
+        (script,) = told["sh"]
     if agent.name == "opencode":
         (home / ".config/opencode/opencode.json").unlink()
     words = agent.asking("say: hello from afar", model=_KNOWN_MODELS.get(agent.name, ""))
-    command = [program_of(agent), *(word.removeprefix("fake/") for word in words)]
+    words = [agent.name, *(word.removeprefix("fake/") for word in words)]
+
+    assert "hello from afar" in _done(f"{script}\n{shlex.join(words)}", environ)
+    assert any(entry["key"] for entry in gateway.entries)
+
+
+def test_what_the_page_begins_with(
+    tmp_path: Path, environ: dict[str, str], gateway: Running
+) -> None:
+    """Word by word: Claude Code has its task, and the limit is in force."""
+    environ |= Claude().settings(tmp_path / "agent-home", "http://127.0.0.1:9")
+    setting_up, using = _page(gateway, "")["sh"]
+    (limit,) = [line for line in setting_up.splitlines() if "limits" in line]
+
+    said = _done(f"{limit}\n{using}", environ)
+
+    assert "llm/anthropic: 2 slots" in said
+    assert {entry["task"] for entry in gateway.entries if entry["key"]} == {"issue-16"}
+    assert {entry["outcome"] for entry in gateway.entries} == {"ok"}
+
+
+def test_codex_takes_its_line_as_an_option(
+    tmp_path: Path, environ: dict[str, str], gateway: Running
+) -> None:
+    """For one run, word by word as the page has it; its settings stay as they are."""
+    home = tmp_path / "agent-home"
+    environ |= Codex().settings(home, "http://127.0.0.1:9")
+    _without_provider(home / ".codex/config.toml")
+    (command,) = _page(gateway, _TITLES["codex"])["sh"]
+
+    _done(f"git init -q\n{command}", environ)
+
+    assert {entry["task"] for entry in gateway.entries} == {"issue-16"}
+    assert "ok" in {entry["outcome"] for entry in gateway.entries if entry["key"]}
+
+
+def _page(gateway: Running, title: str) -> dict[str, list[str]]:
+    """What is to be typed in a section of the page, by its language; at its top without a title."""
+    text = Path(ROOT, "docs", "gateway.md").read_text(encoding="utf-8")
+    first, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    section = next(each for each in sections if each.startswith(title)) if title else first
+    told: dict[str, list[str]] = {"sh": [], "toml": []}
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
+        told[language].append(block.replace(":8642/", f":{gateway.port}/"))
+    return told
+
+
+def _done(script: str, environ: dict[str, str]) -> str:
+    """What a shell prints that is given all this."""
     done = subprocess.run(
-        command,
-        cwd=directory,
+        ["bash", "-e", "-c", script],
+        cwd=environ["TMPDIR"],
         env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -150,17 +209,14 @@ def test_the_lines_that_are_printed_are_enough(
         timeout=_PATIENCE_SECONDS,
         check=False,
     )
-
-    assert "hello from afar" in done.stdout, done.stderr
-    assert {entry["task"] for entry in gateway.entries} == {"mine"}
-    assert any(entry["key"] for entry in gateway.entries)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def _replace_provider(path: Path, lines: list[str]) -> None:
-    """Put the printed lines into a file that has a provider of its own."""
+def _without_provider(path: Path, line: str = "") -> None:
+    """Take a provider out of Codex's settings, and put this at their top."""
     text = path.read_text()
     kept = re.sub(
         r"^model_provider = .*\n|\[model_providers\.fake\][^\[]*", "", text, flags=re.MULTILINE
     )
-    first, *rest = lines
-    path.write_text("\n".join([first, kept, *rest, ""]))
+    path.write_text(f"{line}\n{kept}")

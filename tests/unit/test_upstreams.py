@@ -48,6 +48,7 @@ def test_credentials_are_names_of_variables(home: str) -> None:
         '[gateway.upstreams]\n"" = "https://host"',
         '[gateway.upstreams]\nhealthz = "https://host"',
         '[gateway.upstreams]\nt = "https://host"',
+        '[gateway.upstreams]\nk = "https://host"',
         '[gateway.credentials]\nanthropic = "sk-ant-secret"',
         '[gateway]\ntoken = "short"',
         "[gateway]\nport = 70000",
@@ -61,3 +62,11 @@ def test_what_makes_no_sense_is_refused_by_its_place(home: str, text: str) -> No
         config.load(home, {})
 
     assert "secret" not in str(told.value)
+
+
+def test_all_that_is_wrong_is_told_together(home: str) -> None:
+    """Nobody has to try again and again."""
+    _write(home, '[gateway.upstreams]\none = "nothing"\ntwo = 2\n')
+
+    with pytest.raises(ConfigError, match=r"(?s)one is wrong.*two is wrong"):
+        config.load(home, {})

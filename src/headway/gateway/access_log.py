@@ -5,60 +5,100 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from headway.gateway.exchange import Exchange
+    from headway.gateway.heads import RequestHead
 
-_TOKENS_IN = re.compile(rb'"(?:input_tokens|prompt_tokens|promptTokenCount)"\s*:\s*(\d+)')
-_TOKENS_OUT = re.compile(rb'"(?:output_tokens|completion_tokens|candidatesTokenCount)"\s*:\s*(\d+)')
+_TOKENS_IN = re.compile(rb'"(?:input_tokens|prompt_tokens|promptTokenCount)"\s*:\s*(\d{1,15})')
+_TOKENS_OUT = re.compile(
+    rb'"(?:output_tokens|completion_tokens|candidatesTokenCount)"\s*:\s*(\d{1,15})'
+)
 
 
-def entry(exchange: Exchange) -> dict[str, object]:
+if TYPE_CHECKING:
+
+    class Noted(Protocol):
+        """What there is to tell of a request."""
+
+        key: str
+        began_at: float
+        first_byte_at: float | None
+        waited_seconds: float
+        status: int
+        sent_bytes: int
+        outcome: str
+
+        @property
+        def head(self) -> RequestHead: ...
+        @property
+        def task(self) -> str | None: ...
+        @property
+        def glimpses(self) -> Sequence[bytes]: ...
+        @property
+        def was_kept_waiting(self) -> bool: ...
+
+
+class TurnedAway:
+    """A request that went no further than the door."""
+
+    key, glimpses, sent_bytes = "", (), 0
+    waited_seconds, was_kept_waiting = 0.0, False
+    first_byte_at: float | None = None
+
+    def __init__(self, head: RequestHead, task: str | None, status: int, why: str) -> None:
+        self.head, self.task, self.status = head, task, status
+        self.began_at, self.outcome = time.monotonic(), f"turned away: {why}"
+
+
+def entry(noted: Noted) -> dict[str, object]:
     """All there is to tell; nothing of what was said, and no credentials."""
-    head, began = exchange.request.head, exchange.began_at
-    first = exchange.first_byte_at
+    head, began, first = noted.head, noted.began_at, noted.first_byte_at
     return {
         "at": round(time.time(), 3),
-        "task": exchange.route.task,
-        "key": exchange.key or None,
-        "method": head.method.decode("latin-1"),
-        "path": head.target.partition(b"?")[0].decode("latin-1"),  # some send keys as a query
-        "status": exchange.status or None,
-        "waited_ms": round(exchange.waited_seconds * 1000),
+        "task": noted.task,
+        "key": noted.key or None,
+        "method": head.method.decode("latin-1") or None,
+        # Some send keys as a query.
+        "path": head.target.partition(b"?")[0].decode("latin-1") or None,
+        "status": noted.status or None,
+        "waited_ms": round(noted.waited_seconds * 1000),
+        "kept_waiting": noted.was_kept_waiting,
         "first_byte_ms": None if first is None else round((first - began) * 1000),
         "total_ms": round((time.monotonic() - began) * 1000),
-        "bytes": exchange.sent_bytes,
-        "tokens_in": _most(_TOKENS_IN, exchange.glimpses),
-        "tokens_out": _most(_TOKENS_OUT, exchange.glimpses),
-        "outcome": exchange.outcome,
+        "bytes": noted.sent_bytes,
+        "tokens_in": _most(_TOKENS_IN, noted.glimpses),
+        "tokens_out": _most(_TOKENS_OUT, noted.glimpses),
+        "outcome": noted.outcome,
     }
 
 
-def as_json(exchange: Exchange) -> str:
+def as_json(noted: Noted) -> str:
     """One JSON object."""
-    return json.dumps(entry(exchange))
+    return json.dumps(entry(noted))
 
 
-def as_text(exchange: Exchange) -> str:
+def as_text(noted: Noted) -> str:
     """One line for people."""
-    told = entry(exchange)
+    told = entry(noted)
     tokens = f" {told['tokens_in'] or '?'}+{told['tokens_out'] or '?'} tokens"
-    return (
+    line = (
         f"{time.strftime('%H:%M:%S')} {told['status'] or '-'} {told['key'] or '-'}"
-        f" {told['task'] or '-'} {told['method']} {told['path']}"
-        f" waited {told['waited_ms']} ms, first byte {_shown(told['first_byte_ms'])},"
+        f" {told['task'] or '-'} {told['method'] or '-'} {told['path'] or '-'}"
+        f" waited {told['waited_ms']} ms{' on fillers' if told['kept_waiting'] else ''},"
+        f" first byte {_shown(told['first_byte_ms'])},"
         f" total {told['total_ms']} ms, {told['bytes']} bytes{tokens if told['tokens_out'] else ''}"
         f" {told['outcome']}"
     )
+    return "".join(char if char.isprintable() else "?" for char in line)
 
 
-FORMATS: dict[str, Callable[[Exchange], str]] = {"text": as_text, "json": as_json}
+FORMATS: dict[str, Callable[[Noted], str]] = {"text": as_text, "json": as_json}
 
 
-def _most(pattern: re.Pattern[bytes], glimpses: list[bytes]) -> int | None:
+def _most(pattern: re.Pattern[bytes], glimpses: Sequence[bytes]) -> int | None:
     found = [int(number) for piece in glimpses for number in pattern.findall(piece)]
     return max(found, default=None)
 

@@ -7,6 +7,8 @@ so is it noticed that the client has gone. What comes early is kept for later.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,13 +18,16 @@ from headway.gateway import heads
 from headway.gateway.heads import RequestHead
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from headway.gateway.heads import Headers
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_EARLY_BYTES = 65_536
+# So that a connection is reset, not ended: its end would pass for that of the body.
+_WITHOUT_A_WORD = struct.pack("ii", 1, 0)
 _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _HEAD_TOO_LARGE = 400, 408, 413, 431
+_UPGRADE_REQUIRED = 426
 
 
 class Bounds:
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
         def welcome(self, client: Client) -> None: ...
         def farewell(self, client: Client) -> None: ...
         def answer(self, request: Request) -> Coroutine[None, None, None]: ...
+        def turned_away(self, head: RequestHead, status: int, why: str) -> None: ...
 
 
 class Client(asyncio.Protocol):
@@ -76,7 +82,7 @@ class Client(asyncio.Protocol):
         self._drained: asyncio.Event | None = None
         # What goes out with the next flush: one call of the system for many small pieces.
         self._outgoing: list[bytes] = []
-        self.is_gone = self.has_started = self.is_draining = False
+        self.is_gone = self.is_draining = self._is_deaf = False
         # Since when we wait for it: for a request, or until it takes what we send.
         self.waits_since: float | None = self._loop.time()
 
@@ -91,8 +97,6 @@ class Client(asyncio.Protocol):
         del error
         self.is_gone = True
         self.waits_since = None
-        if self._drained is not None:
-            self._drained.set()
         if self._answering is None:
             self._desk.farewell(self)
         elif not self._has_ended:  # otherwise only the clearing up is left
@@ -106,7 +110,7 @@ class Client(asyncio.Protocol):
         self._drained = asyncio.Event()
 
     def resume_writing(self) -> None:
-        self.waits_since = None
+        self.waits_since = self._loop.time() if self._answering is None else None
         if self._drained is not None:
             self._drained.set()
             self._drained = None
@@ -132,8 +136,6 @@ class Client(asyncio.Protocol):
             return
         if self._has_begun and self._answering is None:
             self._refuse(_TOO_SLOW, "the request did not come in time")
-        elif self._answering is None:
-            self._transport.close()
         else:
             self._transport.abort()
 
@@ -150,6 +152,8 @@ class Client(asyncio.Protocol):
     # -- requests -----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
         if self._answering is not None:
             self._early += data
             if len(self._early) > _MOST_EARLY_BYTES:
@@ -159,18 +163,34 @@ class Client(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         self.waits_since = self._loop.time()
-        if not self._is_in_body:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserError as error:
+            self._refuse(_BAD_REQUEST, f"this is no HTTP request: {error}")
+            return
+        if self._head_bytes > self._bounds.head_bytes:
+            self._refuse(_HEAD_TOO_LARGE, "the request's headers are too large")
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._keeps_alive = False  # answered as what it is; nothing else is spoken here
-        except httptools.HttpParserError as error:
-            if not self._transport.is_closing():
-                self._refuse(_BAD_REQUEST, f"this is no HTTP request: {error}")
-            return
-        if not self._is_in_body and self._head_bytes > self._bounds.head_bytes:
-            self._refuse(_HEAD_TOO_LARGE, "the request's headers are too large")
+        except httptools.HttpParserUpgrade as wish:
+            if self._head.raw(b"upgrade").lower() == b"websocket":
+                self._refuse(_UPGRADE_REQUIRED, "there are no websockets here; ask over plain HTTP")
+            elif self._head.has(b"upgrade"):
+                self._parse_as_what_it_is(data[wish.args[0] :])
+            else:
+                self._keeps_alive = False
+
+    def _parse_as_what_it_is(self, rest: bytes) -> None:
+        """Another protocol is wished for. None is spoken here, and the body is still to come."""
+        head = self._head
+        lines = [pair for pair in head.lines if pair[0].lower() != b"upgrade"]
+        first_line = b"%b %b HTTP/%b" % (head.method, head.target, head.version.encode())
+        self._parser = httptools.HttpRequestParser(self)
+        self._is_in_body = False
+        self._parse(heads.written(first_line, [*lines, (b"Connection", b"close")]) + rest)
 
     def on_message_begin(self) -> None:
         self._has_begun = True
@@ -194,6 +214,7 @@ class Client(asyncio.Protocol):
             self._transport.write(_CONTINUE)
 
     def on_body(self, piece: bytes) -> None:
+        self._head_bytes = 0  # from here on of the trailers
         self._body_bytes += len(piece)
         if self._body_bytes > self._bounds.body_bytes:
             self._refuse(_TOO_LARGE, "the request's body is too large")
@@ -201,7 +222,7 @@ class Client(asyncio.Protocol):
             self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        if self._transport.is_closing():
+        if self._is_deaf or self._wishes_for_another_protocol():
             return
         request = Request(self, self._head)
         pieces = self._pieces
@@ -210,15 +231,19 @@ class Client(asyncio.Protocol):
         self._pieces = []
         self._has_begun = self._is_in_body = False
         self._head_bytes = 0
-        self.waits_since = None
         if self._answering is None:
             self._have_answered(request)
         else:  # several came at once
             self._queued.append(request)
 
+    def _wishes_for_another_protocol(self) -> bool:
+        """Then this was the head alone."""
+        return self._parser.should_upgrade() and self._head.has(b"upgrade")
+
     def _have_answered(self, request: Request) -> None:
-        self.has_started = self._has_ended = False
+        self._has_ended = False
         self._keeps_alive = request.head.keeps_alive
+        self.waits_since = self._loop.time() if self.is_full else None
         self._answering = self._loop.create_task(self._desk.answer(request))
         self._answering.add_done_callback(self._answered)
 
@@ -232,34 +257,36 @@ class Client(asyncio.Protocol):
         if self.is_gone:
             self._desk.farewell(self)
             return
+        self.waits_since = self._loop.time()
         if task.cancelled() or not self._keeps_alive or self.is_draining:
             self._transport.close()
             return
         if self._queued:
             self._have_answered(self._queued.popleft())
             return
-        self.waits_since = self._loop.time()
         if self._early:
             early, self._early = self._early, b""
             self._feed(early)
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer what is not worth a request, and hang up."""
-        body = f"headway: {why}\n".encode()
-        head = {
-            "content-type": "text/plain; charset=utf-8",
-            "content-length": str(len(body)),
-            "connection": "close",
-        }
-        self._transport.write(heads.written(f"HTTP/1.1 {status} ".encode(), heads.plain(head)))
-        self._transport.write(body)
-        self._transport.close()
+        """Answer what is not worth a request, and listen no more.
+
+        The connection is closed by the client, or when we have lost patience: if it is closed
+        while the client still sends, our answer does not reach it.
+        """
+        self.is_draining = True
+        if self._answering is not None or self._is_deaf:
+            return
+        self._is_deaf, self._has_begun = True, False
+        headers = {"content-type": "text/plain; charset=utf-8"}
+        self.reply(self._head, status, headers, f"headway: {why}\n".encode())
+        self._transport.write_eof()
+        self._desk.turned_away(self._head, status, why)
 
     # -- answers ------------------------------------------------------------------------
 
     def begin(self, head: RequestHead, status: int, reason: bytes, headers: Headers) -> None:
         """Send the head of an answer. If it does not tell the length, the body is in chunks."""
-        self.has_started = True
         names = {name.lower() for name, _ in headers}
         has_length = b"content-length" in names or head.method == b"HEAD" or status in (204, 304)
         self._is_chunking = not has_length and head.version != "1.0"
@@ -276,12 +303,19 @@ class Client(asyncio.Protocol):
             lines.append((b"Connection", b"keep-alive"))
         self._outgoing.append(heads.written(b"HTTP/1.1 %d %b" % (status, reason), lines))
 
+    def reply(
+        self, head: RequestHead, status: int, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        """Send a whole answer of our own."""
+        told = {**headers, "content-length": str(len(body))}
+        self.begin(head, status, heads.phrase(status), heads.plain(told))
+        if head.method != b"HEAD":
+            self.send(body)
+        self.end([])
+
     def send(self, piece: bytes) -> None:
         """Send the next piece of a body, with the next ``flush``."""
-        if self._is_chunking and piece:
-            self._outgoing.append(heads.chunk(piece))
-        else:
-            self._outgoing.append(piece)
+        self._outgoing.append(heads.chunk(piece) if self._is_chunking else piece)
 
     def end(self, trailers: Headers) -> None:
         """The body is complete."""
@@ -299,8 +333,9 @@ class Client(asyncio.Protocol):
     def break_off(self) -> None:
         """The body will never be complete, and the client is to see that."""
         self._keeps_alive = False
-        self.flush()
         if self._is_framed:
             self._transport.close()  # what was sent so far still arrives
-        else:
-            self._transport.abort()
+            return
+        connection = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _WITHOUT_A_WORD)
+        self._transport.abort()

@@ -54,7 +54,7 @@ class Dialect:
 
     def error_event(self, body: bytes) -> bytes:
         """The same in a stream that has begun."""
-        return self._event + b"data: " + b" ".join(body.split(b"\n")) + b"\n\n"
+        return self._event + b"data: " + b" ".join(body.splitlines()) + b"\n\n"
 
 
 def _openai(refusal: Refusal) -> dict[str, object]:

@@ -7,10 +7,12 @@ and Origin that the browser sends with them.
 
 from __future__ import annotations
 
+import functools
 import hmac
 import ipaddress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+
+from headway import base_urls
 
 if TYPE_CHECKING:
     from headway.gateway.heads import RequestHead
@@ -27,17 +29,18 @@ class Door:
 
     def refusal(self, head: RequestHead) -> str:
         """Why the request may not come in; empty if it may. Takes a token out of its path."""
-        is_known = self._takes_token(head)
+        is_known = self.takes_token(head)
         if self._token is not None and not is_known:
             return "a token is needed: x-headway-token, or /k/TOKEN in front of the path"
         if not is_known and not self._is_ours(head.get("host")):
             return f"Host is {head.get('host')!r}, which is not this machine"
         origin = head.get("origin")
-        if origin and not self._is_ours(urlsplit(origin).netloc):
+        if origin and not self._is_ours(origin.partition("://")[2].partition("/")[0]):
             return f"a web page of {origin!r} may not use this"
         return ""
 
-    def _takes_token(self, head: RequestHead) -> bool:
+    def takes_token(self, head: RequestHead) -> bool:
+        """Whether it has the token, which is taken out of its path."""
         given = head.raw(b"x-headway-token")
         if head.target.startswith(_TOKEN_PATH):
             given, _, rest = head.target[len(_TOKEN_PATH) :].partition(b"/")
@@ -45,14 +48,17 @@ class Door:
         return self._token is not None and hmac.compare_digest(given, self._token)
 
     def _is_ours(self, place: str) -> bool:
-        host = place.lower()
-        if host.startswith("["):
-            host = host[1:].partition("]")[0]
-        elif host.count(":") == 1:
-            host = host.partition(":")[0]
-        return host in {"localhost", self._own_host} or is_loopback(host)
+        host = _host_of(place)
+        return host == self._own_host or is_loopback(host)
 
 
+@functools.lru_cache(maxsize=256)
+def _host_of(place: str) -> str:
+    """The host alone; empty if it is none."""
+    return base_urls.without_port(base_urls.plain_host(place) or "").strip("[]")
+
+
+@functools.lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address is of this machine alone."""
     try:

@@ -7,11 +7,12 @@ it ends. If the client goes, the task is cancelled: it leaves the line, or hangs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from headway import aio
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, QueueTimeout
 from headway.gateway import lines
 from headway.gateway.lines import UpstreamFailed
 from headway.gateway.refusals import UPSTREAM_FAILED, Refusal
@@ -20,7 +21,7 @@ from headway.llm.calls import Call
 
 if TYPE_CHECKING:
     from headway.gateway.clients import Request
-    from headway.gateway.heads import AnswerHead, Headers
+    from headway.gateway.heads import AnswerHead, Headers, RequestHead
     from headway.gateway.lines import Line
     from headway.gateway.routing import Route
     from headway.llm.calls import Target
@@ -35,6 +36,7 @@ class Exchange:
         self.request, self.route = request, route
         self.key = "" if target is None else target.key
         self._client = request.client
+        self._target = target
         self._call = None if target is None else Call(target)
         self._room = WaitingRoom(request, route)
         self._line: Line | None = None
@@ -51,31 +53,63 @@ class Exchange:
         # The first piece of the answer and its last ones, for what they tell of tokens.
         self.glimpses: list[bytes] = []
 
+    @property
+    def head(self) -> RequestHead:
+        """Of the request."""
+        return self.request.head
+
+    @property
+    def task(self) -> str | None:
+        """On whose behalf it came."""
+        return self.route.task
+
+    @property
+    def was_kept_waiting(self) -> bool:
+        """Whether its client was sent something so that it would wait on."""
+        return self._room.has_begun
+
     async def run(self) -> None:
         """See it through."""
-        call = self._call
-        if call is None:
+        call, target = self._call, self._target
+        if call is None or target is None:
             await self._forward()
             return
         try:
             with self._room:
                 call.lease = await call.__aenter__()
         except HeadwayError as error:
-            refusal = Refusal.of(error, self.key)
+            refusal = Refusal.of(error, await self._full_key(target, error))
             self.status, self.outcome = refusal.status, refusal.kind
             self._room.refuse(refusal)
             return
+        finally:  # also of one who leaves
+            self.waited_seconds = time.monotonic() - self.began_at
         self.waited_seconds = call.lease.waited_seconds
         try:
             await self._forward()
-            if self._lesson is not None:
-                await self._lesson
         except BaseException:
             if self.first_byte_at is None and call.may_be_first:
                 await aio.in_thread(call.stand_back)
             raise
         finally:
+            await self._leave(call)
+
+    async def _leave(self, call: Call) -> None:
+        """Give the slot back, when the others know what there was to learn."""
+        try:
+            if self._lesson is not None:
+                await self._lesson
+        finally:
             await call.__aexit__(None, None, None)
+
+    async def _full_key(self, target: Target, error: HeadwayError) -> str:
+        """Where a wait did not end: that may be above the key, or beside it."""
+        for key in error.keys if isinstance(error, QueueTimeout) else ():
+            with contextlib.suppress(HeadwayError):
+                capacity = await target.governor.acapacity(key)
+                if capacity.blocked_by is not None:
+                    return capacity.blocked_by.key
+        return self.key
 
     # -- the upstream ---------------------------------------------------------------------
 
@@ -100,14 +134,16 @@ class Exchange:
 
     def _written(self) -> bytes:
         head, route = self.request.head, self.route
-        # What has begun without an encoding cannot get one.
-        left_out = (b"accept-encoding",) if self._room.has_begun else ()
         headers: Headers = [(b"Host", route.lines.netloc)]
-        headers += head.passed_on(without=(*route.left_out, *left_out))
+        if self._room.has_begun:  # without an encoding, and it cannot get one any more
+            headers += head.passed_on(without=(*route.left_out, b"accept-encoding"))
+            headers.append((b"Accept-Encoding", b"identity"))
+        else:
+            headers += head.passed_on(without=route.left_out)
         headers += route.added
         trailers: Headers | None = None
         if head.is_chunked:
-            headers.append((b"Transfer-Encoding", b"chunked"))
+            headers.append((b"Transfer-Encoding", head.raw(b"transfer-encoding")))
             trailers = self.request.trailers
         return lines.request(head.method, route.target, headers, self.request.body, trailers)
 

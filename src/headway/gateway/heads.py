@@ -6,6 +6,7 @@ the message is left out.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Head:
         named = self.raw(b"connection")
         if named and named.lower() not in {b"keep-alive", b"close"}:
             left_out.update(word.strip().lower() for word in named.split(b","))
+            left_out.discard(b"content-length")  # the body would be taken for the next message
         return [pair for pair in self.lines if pair[0].lower() not in left_out]
 
 
@@ -110,7 +112,12 @@ class AnswerHead(Head):
     @property
     def is_informational(self) -> bool:
         """Whether the answer itself is still to come."""
-        return self.status_code in _INFORMATIONAL and self.status_code != _SWITCHING
+        return self.status_code in _INFORMATIONAL and not self.is_switching
+
+    @property
+    def is_switching(self) -> bool:
+        """Whether it announces another protocol."""
+        return self.status_code == _SWITCHING
 
     def has_body(self, method: bytes) -> bool:
         """Whether a body may follow."""
@@ -131,6 +138,11 @@ def chunk(piece: bytes) -> bytes:
 def last_chunk(trailers: Headers) -> bytes:
     """The end of such a body."""
     return written(b"0", trailers)
+
+
+def phrase(status: int) -> bytes:
+    """The words that go with a status of our own."""
+    return HTTPStatus(status).phrase.encode()
 
 
 def plain(headers: Mapping[str, str]) -> Headers:

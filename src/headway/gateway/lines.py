@@ -23,6 +23,7 @@ _CONNECT_SECONDS = 30.0
 # Most servers hang up after a minute or so of silence; whoever comes just then finds nobody.
 _KEPT_SECONDS = 15.0
 _MOST_KEPT = 64
+_MOST_HEAD_BYTES = 262_144
 
 
 class UpstreamFailed(Exception):  # noqa: N818 - it is what happened
@@ -55,6 +56,7 @@ class Line(asyncio.Protocol):
         self._head = AnswerHead()
         self._trailers: Headers = []
         self._is_in_body = self._is_unframed = False
+        self._head_bytes = 0
         self._writable: asyncio.Event | None = None
         self.is_closed = False
         self.heard_at = self._loop.time()
@@ -91,13 +93,21 @@ class Line(asyncio.Protocol):
 
     async def ask(self, method: bytes, written: bytes, taker: Taker) -> None:
         """Send a request; its answer goes to the taker."""
+        if not self.is_open:
+            raise UpstreamFailed("it hung up before it was asked")
         self._method, self._taker = method, taker
         self._head, self._trailers = AnswerHead(), []
         self._is_in_body = self._is_unframed = False
+        self._head_bytes = 0
         self.heard_at = self._loop.time()
         self._transport.write(written)
         if self._writable is not None:
             await self._writable.wait()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked: its upstream may have hung up just now."""
+        return not self._transport.is_closing()
 
     def pause(self) -> None:
         """Let the upstream wait."""
@@ -118,15 +128,22 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
-        if self._taker is None:  # nobody has asked
-            self._transport.abort()
+        if self._taker is None:
+            self.give_up("it answers what nobody has asked")
             return
         taker = self._taker
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.give_up(f"what it answers is no HTTP: {error}")
+        if self._head_bytes > _MOST_HEAD_BYTES:
+            self.give_up("its headers do not end")
         taker.settled()
+
+    def on_message_begin(self) -> None:
+        if self._taker is None:  # the answer had ended, and more followed
+            self.give_up("it answers what nobody has asked")
 
     def on_status(self, reason: bytes) -> None:
         self._head.reason += reason
@@ -139,6 +156,9 @@ class Line(asyncio.Protocol):
         head.status_code = self._parser.get_status_code()
         if head.is_informational:
             return
+        if head.is_switching:
+            self.give_up("it wants to speak another protocol")
+            return
         self._is_in_body = True
         has_body = head.has_body(self._method)
         has_length = head.has(b"content-length") or head.is_chunked
@@ -150,6 +170,7 @@ class Line(asyncio.Protocol):
                 self._end(keep=self._method != b"HEAD")
 
     def on_body(self, piece: bytes) -> None:
+        self._head_bytes = 0  # from here on of the trailers
         if self._taker is not None:
             self._taker.came(piece)
 
@@ -162,8 +183,10 @@ class Line(asyncio.Protocol):
     def _end(self, *, keep: bool) -> None:
         """The answer is whole."""
         taker, self._taker = self._taker, None
-        if keep and not self.is_closed:
-            self._transport.resume_reading()
+        self._head_bytes = 0
+        if self._transport.get_write_buffer_size():  # and the rest of the request is not wanted
+            self._transport.abort()
+        elif keep and self.is_open:
             self._pool.keep(self)
         else:
             self._transport.close()
@@ -173,13 +196,14 @@ class Line(asyncio.Protocol):
     def give_up(self, why: str) -> None:
         """End it: there will be no answer."""
         taker, self._taker = self._taker, None
+        self._pool.forget(self)
         self._transport.abort()
         if taker is not None:
             taker.failed(UpstreamFailed(why))
 
     def close(self) -> None:
-        """Hang up on an idle connection."""
-        self._transport.close()
+        """Hang up on an idle connection, at once: nobody waits for the farewells of TLS."""
+        self._transport.abort()
 
 
 class Lines:
@@ -200,9 +224,16 @@ class Lines:
 
     async def get(self) -> Line:
         """A connection that nobody uses."""
-        line = self._kept.pop() if self._kept else await self._connect()
+        line = self._take_kept() or await self._connect()
         self._busy.add(line)
         return line
+
+    def _take_kept(self) -> Line | None:
+        while self._kept:
+            line = self._kept.pop()
+            if line.is_open:
+                return line
+        return None
 
     async def _connect(self) -> Line:
         if self._is_tls and self._context is None:

@@ -14,7 +14,6 @@ UPSTREAM_FAILED = "headway_upstream_failed"
 # Whoever is refused comes back after so long, if nothing else is known.
 _RETRY_SECONDS = 5.0
 _TOO_MANY, _UNAVAILABLE = 429, 503
-_REASONS = {429: b"Too Many Requests", 502: b"Bad Gateway", 503: b"Service Unavailable"}
 
 
 class Refusal:
@@ -44,18 +43,9 @@ class Refusal:
             key = error.capacity.blocked_by.key
         return cls(status, kind, f"headway: {error}", key, retry_seconds)
 
-    @property
-    def reason(self) -> bytes:
-        """The word that goes with the status."""
-        return _REASONS[self.status]
-
-    def headers(self, length: int) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
         """What tells programs."""
-        told = {
-            "content-type": "application/json",
-            "content-length": str(length),
-            "x-headway-error": self.kind,
-        }
+        told = {"content-type": "application/json", "x-headway-error": self.kind}
         if self.key:
             told["x-headway-key"] = self.key
         if self.retry_seconds is not None:

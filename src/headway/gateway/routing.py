@@ -80,7 +80,10 @@ class Routes:
             for name, url in urls.items()
         }
         self._targets: dict[tuple[object, ...], Target] = {}
-        self._exempt = tuple(f"/{each.strip('/')}" for each in settings.gateway_exempt)
+        self._exempt = tuple(
+            each if each.startswith(":") else f"/{each.strip('/')}"
+            for each in settings.gateway_exempt
+        )
 
     @property
     def upstreams(self) -> dict[str, Upstream]:
@@ -93,7 +96,8 @@ class Routes:
         task = head.get("x-headway-task") or None
         if target.startswith(b"/t/"):
             named, _, rest = target[3:].partition(b"/")
-            task, target = task or unquote(named.decode("latin-1")), b"/" + rest
+            task = task or unquote(named.decode("latin-1")) or None
+            target = b"/" + rest
         name, slash, rest = target[1:].partition(b"/")
         upstream = self._upstreams.get(name.decode("latin-1"))
         if upstream is None:
@@ -128,12 +132,12 @@ class Routes:
         )
         return Target(self._governor, key, key_of(route.name, None), slot)
 
-    def look_at_the_clock(self, now: float) -> None:
-        """Close connections that have been idle for long."""
-        for upstream in self._upstreams.values():
-            upstream.lines.look_at_the_clock(now)
+    @property
+    def lines(self) -> list[Lines]:
+        """The connections to all of them."""
+        return [upstream.lines for upstream in self._upstreams.values()]
 
     def close(self) -> None:
         """Close those that are idle."""
-        for upstream in self._upstreams.values():
-            upstream.lines.close()
+        for lines in self.lines:
+            lines.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import weakref
 from typing import TYPE_CHECKING
 
 from headway import config
 from headway.config import Settings
-from headway.errors import ConfigError
-from headway.gateway import heads
+from headway.errors import ConfigError, HeadwayError
+from headway.gateway.access_log import TurnedAway
 from headway.gateway.clients import Bounds, Client
 from headway.gateway.door import Door, is_loopback
 from headway.gateway.exchange import Exchange
@@ -19,13 +20,15 @@ from headway.telling import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headway.gateway.access_log import Noted
     from headway.gateway.clients import Request
+    from headway.gateway.heads import RequestHead
+    from headway.gateway.lines import Lines
     from headway.governor import Governor
 
 _LOOK_SECONDS = 1.0
 _HEAD_BYTES = 65_536
 _BACKLOG = 1024
-_REASONS = {200: b"OK", 400: b"Bad Request", 403: b"Forbidden", 404: b"Not Found"}
 
 
 class Gateway:
@@ -38,12 +41,14 @@ class Gateway:
         environ: Mapping[str, str],
         *,
         host: str = "127.0.0.1",
-        log: Callable[[Exchange], None] | None = None,
+        log: Callable[[Noted], None] | None = None,
     ) -> None:
         self._governor, self._environ = governor, environ
         self._home, self._stamp = settings.home, config.stamp(settings.home)
         self._host, self._log = host, log
         self._clients: set[Client] = set()
+        # Of former settings too: somebody may still be under way with those.
+        self._lines: weakref.WeakSet[Lines] = weakref.WeakSet()
         self._nobody_left = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -56,6 +61,7 @@ class Gateway:
                 " HEADWAY_GATEWAY_TOKEN, and have the tools send it"
             )
         self.routes = Routes(self._governor, settings, self._environ)
+        self._lines.update(self.routes.lines)
         self._known = _ours(settings)
         self._door = Door(self._host, settings.gateway_token)
         self._bounds = Bounds(
@@ -103,16 +109,16 @@ class Gateway:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now = loop.time()
-            self.routes.look_at_the_clock(now)
+            for lines in [*self._lines]:
+                lines.look_at_the_clock(now)
             for client in [*self._clients]:
                 client.look_at_the_clock(now)
             stamp = config.stamp(self._home)
-            if stamp != self._stamp:
+            if stamp != self._stamp and await self._reload():
                 self._stamp = stamp
-                await self._reload()
 
-    async def _reload(self) -> None:
-        """The file was changed: its limits and upstreams count from now on."""
+    async def _reload(self) -> bool:
+        """The file was changed: its limits and upstreams count from now on. Whether that is it."""
         before = self.routes
         try:
             await self._governor.areload()
@@ -122,6 +128,10 @@ class Gateway:
                 before.close()
         except ConfigError as error:
             warn(f"the settings stay as they were: {error}")
+        except HeadwayError as error:
+            warn(f"the settings stay as they were for now: {error}")
+            return False
+        return True
 
     # -- the desk of the clients --------------------------------------------------------------
 
@@ -140,7 +150,7 @@ class Gateway:
         head = request.head
         refusal = self._door.refusal(head)
         if refusal:
-            self._say(request, 403, {"error": refusal})
+            self._turn_away(request, 403, refusal)
             return
         route = self.routes.find(head)
         if route is None:
@@ -149,30 +159,44 @@ class Gateway:
         try:
             target = self.routes.target(request, route)
         except (ConfigError, ValueError) as error:
-            self._say(request, 400, {"error": str(error)})
+            self._turn_away(request, 400, str(error))
             return
         exchange = Exchange(request, route, target)
         try:
             await exchange.run()
         finally:
+            self._note(exchange)
+
+    def turned_away(self, head: RequestHead, status: int, why: str) -> None:
+        """Something was refused that was not worth a request."""
+        self._door.takes_token(head)
+        route = self.routes.find(head)
+        self._note(TurnedAway(head, None if route is None else route.task, status, why))
+
+    def _note(self, noted: Noted) -> None:
+        try:
             if self._log is not None:
-                self._log(exchange)
+                self._log(noted)
+        except OSError as error:  # a full disk, a closed pipe: no reason to end an answer
+            self._log = None
+            warn(f"the log is not written any more: {error}")
 
     def _answer_ourselves(self, request: Request) -> None:
         if request.head.target.partition(b"?")[0] == b"/healthz":
-            self._say(request, 200, {"status": "ok", "busy": self.busy})
+            others = self.busy - 1
+            self._say(request, 200, {"status": "ok", "busy": others})
         else:
             known = ", ".join(f"/{name}" for name in self.routes.upstreams)
-            self._say(request, 404, {"error": f"the path names no upstream; there are {known}"})
+            self._turn_away(request, 404, f"the path names no upstream; there are {known}")
+
+    def _turn_away(self, request: Request, status: int, why: str) -> None:
+        self._say(request, status, {"error": why})
+        self.turned_away(request.head, status, why)
 
     @staticmethod
     def _say(request: Request, status: int, told: dict[str, object]) -> None:
         body = json.dumps({"headway": told}).encode() + b"\n"
-        headers = {"content-type": "application/json", "content-length": str(len(body))}
-        request.client.begin(request.head, status, _REASONS[status], heads.plain(headers))
-        if request.head.method != b"HEAD":
-            request.client.send(body)
-        request.client.end([])
+        request.client.reply(request.head, status, {"content-type": "application/json"}, body)
 
 
 def _ours(settings: Settings) -> dict[str, object]:

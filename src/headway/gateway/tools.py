@@ -1,4 +1,4 @@
-"""How each agent is told to go through the gateway: variables, or lines of its settings."""
+"""How each agent is told to go through the gateway: a variable, or a line of its settings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _claude(base: str) -> list[str]:
+def _claude(base: str) -> str:
     return _export("ANTHROPIC_BASE_URL", f"{base}/anthropic")
 
 
-def _gemini(base: str) -> list[str]:
+def _gemini(base: str) -> str:
     return _export("GOOGLE_GEMINI_BASE_URL", f"{base}/gemini")
 
 
-def _opencode(base: str) -> list[str]:
+def _opencode(base: str) -> str:
     """Its settings can come from a variable, on top of those in its files."""
     providers = {
         "anthropic": {"options": {"baseURL": f"{base}/anthropic/v1"}},
@@ -29,33 +29,32 @@ def _opencode(base: str) -> list[str]:
     return _export("OPENCODE_CONFIG_CONTENT", json.dumps({"provider": providers}))
 
 
-def _codex(base: str) -> list[str]:
-    """It reads no variable, and would try websockets with a provider that it knows by name."""
-    return [
-        'model_provider = "headway"',
-        "[model_providers.headway]",
-        'name = "OpenAI, through Headway"',
-        f'base_url = "{base}/openai/v1"',
-        'wire_api = "responses"',
-        'env_key = "OPENAI_API_KEY"',
-    ]
+def _codex(base: str) -> str:
+    """It reads no variable."""
+    return f'openai_base_url = "{base}/openai/v1"'
 
 
-def _export(name: str, value: str) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}"]
+def _export(name: str, value: str) -> str:
+    return f"export {name}={shlex.quote(value)}"
 
 
-_TOOLS: dict[str, Callable[[str], list[str]]] = {
+_TOOLS: dict[str, Callable[[str], str]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
     "opencode": _opencode,
 }
 NAMES = tuple(_TOOLS)
-# Lines for a file, not for a shell.
-FILES = {"codex": "~/.codex/config.toml"}
+# Where a line goes that is not for a shell.
+PLACES = {"codex": "at the top of ~/.codex/config.toml, or after codex -c"}
 
 
-def lines_for(tool: str, base: str, task: str | None = None) -> list[str]:
-    """What to tell a tool, line by line."""
-    return _TOOLS[tool](base if task is None else f"{base}/t/{quote(task, safe='')}")
+def address(host: str, port: int, token: str | None = None) -> str:
+    """The base URL of a gateway, with its token if it wants one."""
+    place = f"[{host}]" if ":" in host else host
+    return f"http://{place}:{port}" + (f"/k/{quote(token, safe='')}" if token else "")
+
+
+def line_for(tool: str, base: str, task: str | None = None) -> str:
+    """What to tell a tool."""
+    return _TOOLS[tool](base if not task else f"{base}/t/{quote(task, safe='')}")

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headway.gateway import heads
+from headway.gateway.refusals import UPSTREAM_FAILED, Refusal
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from headway.gateway.clients import Request
     from headway.gateway.heads import Headers
-    from headway.gateway.refusals import Refusal
     from headway.gateway.routing import Route
 
 _AGAIN_SECONDS = 15.0
@@ -34,6 +34,7 @@ class WaitingRoom:
         "_dialect",
         "_is_stream",
         "_late_error",
+        "_late_status",
         "_request",
         "_route",
         "_timer",
@@ -46,6 +47,7 @@ class WaitingRoom:
         self._is_stream = False  # found out when it matters: a body may be large
         self._timer: asyncio.TimerHandle | None = None
         self._late_error: bytes | None = None
+        self._late_status = _OK
         self.has_begun = False
 
     # -- waiting --------------------------------------------------------------------------
@@ -66,7 +68,8 @@ class WaitingRoom:
 
     def _lose_patience(self) -> None:
         self._is_stream = self._dialect.is_stream(self._route.path, self._request.body)
-        if not self._dialect.filler(is_stream=self._is_stream):
+        has_body = self._request.head.method != b"HEAD"
+        if not has_body or not self._dialect.filler(is_stream=self._is_stream):
             return
         self.has_begun = True
         kind = "text/event-stream" if self._is_stream else "application/json"
@@ -86,7 +89,7 @@ class WaitingRoom:
         if not self.has_begun:
             self._client.begin(self._request.head, status, reason, headers)
         elif status != _OK:
-            self._late_error = b""
+            self._late_error, self._late_status = b"", status
 
     def send(self, piece: bytes) -> None:
         """Send a piece of its body."""
@@ -98,20 +101,22 @@ class WaitingRoom:
     def end(self, trailers: Headers) -> None:
         """It is whole."""
         if self._late_error is not None:
-            self._client.send(self._inside(self._late_error))
+            self._client.send(self._inside(self._late_error or self._bare_status()))
         self._client.end(trailers)
+
+    def _bare_status(self) -> bytes:
+        """In words, because there are none: a status alone can no longer be passed on."""
+        message = f"headway: the provider answered {self._late_status}, without a word"
+        return self._dialect.error_body(Refusal(self._late_status, UPSTREAM_FAILED, message, ""))
 
     def refuse(self, refusal: Refusal) -> None:
         """There will be no answer but ours."""
         body = self._dialect.error_body(refusal)
         if self.has_begun:
             self._client.send(self._inside(body))
+            self._client.end([])
         else:
-            headers = heads.plain(refusal.headers(len(body)))
-            self._client.begin(self._request.head, refusal.status, refusal.reason, headers)
-            if self._request.head.method != b"HEAD":
-                self._client.send(body)
-        self._client.end([])
+            self._client.reply(self._request.head, refusal.status, refusal.headers(), body)
 
     def _inside(self, error: bytes) -> bytes:
         """An error as a part of an answer that has begun."""
