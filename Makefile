@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
+# A peer of the gateway, which wants other versions of what the tests use.
+LITELLM := .venv-litellm
+LITELLM_STAMP := $(LITELLM)/.installed
 
 .PHONY: help demo test test-real check bench soak clean format reference
 .DEFAULT_GOAL := help
@@ -18,6 +21,11 @@ $(STAMP): pyproject.toml
 
 $(BENCH_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+$(LITELLM_STAMP):
+	$(PYTHON) -m venv $(LITELLM)
+	$(LITELLM)/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.2'
 	touch $@
 
 demo: $(STAMP)  ## eight agents share three slots, one of them is killed
@@ -46,8 +54,8 @@ format: $(BENCH_STAMP)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(BENCH_STAMP)  ## measured figures beside the peers
+bench: $(BENCH_STAMP) $(LITELLM_STAMP)  ## measured figures beside the peers
 	$(BIN)/python -m bench
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(LITELLM) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -21,6 +21,10 @@ from bench import (
     lessons,
     loop,
     order,
+    redis_crash,
+    redis_depth,
+    redis_load,
+    redis_speed,
     startup,
     throughput,
     transports,
@@ -49,6 +53,12 @@ FIGURES = (
     transports.STREAMING,
     lessons.FIGURE,
     gateway.FIGURE,
+    redis_speed.UNCONTENDED,
+    redis_speed.HANDOFF,
+    redis_crash.FIGURE,
+    redis_speed.THROUGHPUT,
+    redis_depth.FIGURE,
+    redis_load.FIGURE,
 )
 
 

@@ -28,7 +28,7 @@ FOREVER_SECONDS = 3600.0
 
 # A clean process to fork the children from: none inherits what a figure has open.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["bench.contenders", "asyncio"])
+processes.set_forkserver_preload(["bench.contenders", "bench.redis_contenders", "asyncio"])
 
 
 class Contender:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bench import contenders, roles
-from bench.children import LIFE_SECONDS, Child, Crew, crew
+from bench.children import ANSWER_SECONDS, LIFE_SECONDS, Child, Crew, crew
 from bench.contenders import KEY, Contender
 from bench.figure import Effort, Figure, Findings
 from bench.report import Aim, Row, Value
@@ -60,8 +60,11 @@ def measure(effort: Effort, directory: str) -> Findings:
 class Trial:
     """One waiter, and a new holder for each kill."""
 
-    def __init__(self, start: Crew, contender: Contender) -> None:
+    def __init__(
+        self, start: Crew, contender: Contender, patience_seconds: float = ANSWER_SECONDS
+    ) -> None:
         self._start, self._contender = start, contender
+        self._patience_seconds = patience_seconds
         self.name = contender.name
         self._waiter = start(roles.pass_through, contender)
 
@@ -69,7 +72,11 @@ class Trial:
         holder = self._start(roles.take_turns, self._contender)
         holder.ask("acquire")
         self._waiter.tell("acquire")
-        return _kill(holder, self._contender.poll_seconds, self._waiter.answer)
+        return _kill(
+            holder,
+            self._contender.poll_seconds,
+            lambda: int(self._waiter.answer(self._patience_seconds)),
+        )
 
 
 def _kill(holder: Child, poll_seconds: float, running_at: Callable[[], int]) -> float:

@@ -31,7 +31,7 @@ FILL_SECONDS = 100
 
 def measure(effort: Effort, directory: str) -> Findings:
     many = effort.pick(100_000, 5_000)
-    rows = []
+    found = []
     with crew() as start:
         for store in ("sqlite", "memory"):
             work = _measure_sqlite if store == "sqlite" else _measure_memory
@@ -39,22 +39,27 @@ def measure(effort: Effort, directory: str) -> Findings:
                 waiting: start(work, os.path.join(directory, f"{store}-{waiting}"), waiting)
                 for waiting in (FEW, many)
             }
-            for bench in benches.values():
-                bench.answer(FILL_SECONDS)
-            costs = _rounds(benches, effort.pick(12, 4))
-            rows += [
-                Row(
-                    f"{store}, {operation}",
-                    "µs",
-                    costs[many][operation],
-                    {f"{FEW} waiting": costs[FEW][operation]},
-                    Aim(2, f"{FEW} waiting"),
-                )
-                for operation in OPERATIONS
-            ]
+            found += rows(store, benches, many, effort)
             for bench in benches.values():
                 bench.kill()
-    return Findings(rows, [f"headway: with {many:,} waiting"])
+    return Findings(found, [f"headway: with {many:,} waiting"])
+
+
+def rows(store: str, benches: dict[int, Child], many: int, effort: Effort) -> list[Row]:
+    """Each operation with many and with few waiting, on the benches of one store."""
+    for bench in benches.values():
+        bench.answer(FILL_SECONDS)
+    costs = _rounds(benches, effort.pick(12, 4))
+    return [
+        Row(
+            f"{store}, {operation}",
+            "µs",
+            costs[many][operation],
+            {f"{FEW} waiting": costs[FEW][operation]},
+            Aim(2, f"{FEW} waiting"),
+        )
+        for operation in OPERATIONS
+    ]
 
 
 def _rounds(benches: dict[int, Child], rounds: int) -> dict[int, dict[str, float]]:
@@ -75,7 +80,7 @@ def _measure_sqlite(pipe: Connection, home: str, waiting: int) -> None:
     with open(os.path.join(home, "config.toml"), "w", encoding="utf-8") as file:
         file.write(f'[limits]\n"{LIMITED_KEY}" = 1\n[queue]\nmax_waiting = {MOST_WAITING}\n')
     one, other, crowd = (open_store(f"sqlite:///{home}")[0] for _ in range(3))
-    _answer(pipe, Bench(one, other, crowd, waiting))
+    answer(pipe, Bench(one, other, crowd, waiting))
 
 
 def _measure_memory(pipe: Connection, home: str, waiting: int) -> None:
@@ -83,10 +88,11 @@ def _measure_memory(pipe: Connection, home: str, waiting: int) -> None:
     store = MemoryStore(max_waiting=MOST_WAITING)
     terms = store.terms()
     store.set_terms(terms.with_lines([Line(LIMITED_KEY, 1, CODE)]), expected=terms)
-    _answer(pipe, Bench(store, store, store, waiting))
+    answer(pipe, Bench(store, store, store, waiting))
 
 
-def _answer(pipe: Connection, bench: Bench) -> None:
+def answer(pipe: Connection, bench: Bench) -> None:
+    """Measure whenever asked to."""
     pipe.send("filled")
     while True:
         pipe.recv()
@@ -113,9 +119,8 @@ class Bench:
             first = self._ticket(self._next, priority=MAX_PRIORITY)
             assert isinstance(self._next.request(first, wait=True), Waiting)
             seen[OPERATIONS[2]].append(_cost(lambda: self._holder.release(self._lease, 0.01)))
-            if self._next.shared:
-                self._next.listen(0)
-            assert first.at is None
+            while first.at is not None:
+                self._next.listen(1.0)
             self._next.news.clear()
             self._lease, self._holder, self._next = first, self._next, self._holder
         return {operation: statistics.median(costs) for operation, costs in seen.items()}

@@ -13,6 +13,8 @@ from bench.figure import Effort, Figure, Findings
 from bench.report import Aim, Row, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.contenders import Contender
 
 # Long enough for a waiter to be fast asleep before the release that wakes it.
@@ -22,12 +24,7 @@ PEERS = (contenders.Multiprocessing, *contenders.FILE_LOCKS)
 
 
 def measure(effort: Effort, directory: str) -> Findings:
-    with crew() as start:
-        pairs = [Pair(start, kind(directory, 1), effort) for kind in (contenders.Headway, *PEERS)]
-        for _ in range(effort.pick(5, 2)):
-            for pair in pairs:
-                pair.alternate()
-    seen = {pair.contender.name: pair.delays_ms for pair in pairs}
+    seen = delays_ms([kind(directory, 1) for kind in (contenders.Headway, *PEERS)], effort)
     medians: dict[str, Value] = {name: statistics.median(ms) for name, ms in seen.items()}
     worst: dict[str, Value] = {name: timing.percentile(ms, 99) for name, ms in seen.items()}
     medians["sem"] = _sem(directory, times=effort.pick(8, 3))
@@ -38,6 +35,16 @@ def measure(effort: Effort, directory: str) -> Findings:
         ],
         [f"{len(seen['headway'])} hand-offs; those who poll have fewer"],
     )
+
+
+def delays_ms(every: Sequence[Contender], effort: Effort) -> dict[str, list[float]]:
+    """How long each of them took to hand over, measured in turns."""
+    with crew() as start:
+        pairs = [Pair(start, contender, effort) for contender in every]
+        for _ in range(effort.pick(5, 2)):
+            for pair in pairs:
+                pair.alternate()
+    return {pair.contender.name: pair.delays_ms for pair in pairs}
 
 
 class Pair:

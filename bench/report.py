@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 # A number, or why there is none: "never", "not installed".
 Value: TypeAlias = float | str
 
-PEERS = ("anyio", "fasteners", "filelock", "huey", "portalocker")
+PEERS = (
+    "anyio",
+    "dramatiq",
+    "fasteners",
+    "filelock",
+    "huey",
+    "portalocker",
+    "redis",
+    "self-limiters",
+    "steindamm",
+)
 
 
 @dataclass(frozen=True, slots=True)

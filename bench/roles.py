@@ -33,3 +33,17 @@ def pass_through(pipe: Connection, contender: Contender, hold_seconds: float = 0
             if hold_seconds:
                 time.sleep(hold_seconds)
         pipe.send(entered_at)
+
+
+def come_and_go(pipe: Connection, contender: Contender, hold_seconds: float) -> None:
+    """Until the moment that is told, go in and out; then say from when to when each time."""
+    gate = contender.gate()
+    pipe.send("ready")
+    while True:
+        ends_at, stays = pipe.recv(), []
+        while time.monotonic() < ends_at:
+            with gate():
+                entered_at = time.monotonic_ns()
+                time.sleep(hold_seconds)
+                stays.append((entered_at, time.monotonic_ns()))
+        pipe.send(stays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from bench.report import Aim, Row, Value
 from headway import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
     from bench.contenders import Contender
@@ -22,34 +24,52 @@ PROCESSES, SLOTS = 8, 4
 KINDS = (contenders.Headway, contenders.Portalocker, contenders.Filelock)
 
 
+@dataclass(slots=True)
+class Seen:
+    """What each contender did in each round."""
+
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    # The least over the most served process.
+    evenness: dict[str, list[float]] = field(default_factory=dict)
+    # Of Headway's grants, in percent.
+    most_out_of_order: float = 0.0
+
+
 def measure(effort: Effort, directory: str) -> Findings:
-    rates: dict[str, list[float]] = {kind.name: [] for kind in KINDS}
-    evenness: dict[str, list[float]] = {kind.name: [] for kind in KINDS}
-    out_of_order: list[float] = []
+    seen = race([kind(directory, SLOTS) for kind in KINDS], effort)
+    rate, even = medians(seen.rates), medians(seen.evenness)
+    return Findings(
+        [
+            Row("pairs", "/s", rate.pop("headway"), rate, Aim(9000, at_least=True)),
+            Row("least over most served process", "", even.pop("headway"), even),
+            Row("grants out of arrival order", "%", seen.most_out_of_order, aim=Aim(0)),
+        ],
+        [f"{PROCESSES} processes, {SLOTS} slots, nothing held; filelock has one lock"],
+    )
+
+
+def race(every: Sequence[Contender], effort: Effort) -> Seen:
+    """Let the processes of one contender run at once, then those of the next, in turns."""
+    seen = Seen()
     with crew() as start:
         teams = {
-            kind.name: [start(hammer, kind(directory, SLOTS)) for _ in range(PROCESSES)]
-            for kind in KINDS
+            contender.name: [start(hammer, contender) for _ in range(PROCESSES)]
+            for contender in every
         }
         for child in chain.from_iterable(teams.values()):
             child.answer()
         for _ in range(effort.pick(5, 2)):
             for name, team in teams.items():
                 counts, grants, seconds = _run(team, effort.pick(1.5, 1.0))
-                rates[name].append(sum(counts) / seconds)
-                evenness[name].append(min(counts) / max(1, *counts))
-                if grants:
-                    out_of_order.append(_out_of_order(grants))
-    rate: dict[str, Value] = {name: statistics.median(seen) for name, seen in rates.items()}
-    even: dict[str, Value] = {name: statistics.median(seen) for name, seen in evenness.items()}
-    return Findings(
-        [
-            Row("pairs", "/s", rate.pop("headway"), rate, Aim(9000, at_least=True)),
-            Row("least over most served process", "", even.pop("headway"), even),
-            Row("grants out of arrival order", "%", max(out_of_order, default=0.0), aim=Aim(0)),
-        ],
-        [f"{PROCESSES} processes, {SLOTS} slots, nothing held; filelock has one lock"],
-    )
+                seen.rates.setdefault(name, []).append(sum(counts) / seconds)
+                seen.evenness.setdefault(name, []).append(min(counts) / max(1, *counts))
+                seen.most_out_of_order = max(seen.most_out_of_order, _out_of_order(grants))
+    return seen
+
+
+def medians(seen: dict[str, list[float]]) -> dict[str, Value]:
+    """Of all rounds."""
+    return {name: statistics.median(values) for name, values in seen.items()}
 
 
 def _run(team: list[Child], seconds: float) -> tuple[list[int], list[tuple[int, int]], float]:

@@ -15,6 +15,7 @@ from bench import timing
 from bench.children import crew
 from bench.contenders import LIMITED_KEY
 from bench.figure import Effort, Figure, Findings
+from bench.model_server import framed
 from bench.report import Aim, Row
 from headway import Governor
 from headway.llm import AsyncHeadwayTransport, HeadwayTransport
@@ -231,7 +232,7 @@ def _serve(pipe: Connection) -> None:
     """Answer every request with as many chunks as it asks for, as fast as they are taken."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        piece, last = _framed(CHUNK), _framed(LAST_CHUNK) + _framed(b"")
+        piece, last = framed(CHUNK), framed(LAST_CHUNK) + framed(b"")
         while head := await _head(reader):
             await reader.readexactly(int(head.get("content-length", 0)))
             writer.write(_HEAD)
@@ -256,10 +257,6 @@ async def _head(reader: asyncio.StreamReader) -> dict[str, str]:
     except (asyncio.IncompleteReadError, ConnectionError):
         return {}
     return dict(line.split(": ", 1) for line in lines)
-
-
-def _framed(chunk: bytes) -> bytes:
-    return f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n"
 
 
 CALLING = Figure("transports", "a call through the transports", measure_calls)

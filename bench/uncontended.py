@@ -34,7 +34,7 @@ def measure_shared(effort: Effort, directory: str) -> Findings:
         gates = {peer.name: peer.gate() for peer in peers}
         gates[headway.name] = lambda: governor.slot(KEY)
         seen = timing.rounds(
-            {name: _pairs(gate, SHARED_PAIRS) for name, gate in gates.items()},
+            {name: pairs(gate, SHARED_PAIRS) for name, gate in gates.items()},
             seconds=effort.pick(8.0, 2.0),
         )
     cost = timing.medians(seen)
@@ -51,8 +51,8 @@ def measure_memory(effort: Effort, directory: str) -> Findings:
     plain = timing.medians(
         timing.rounds(
             {
-                "headway": _pairs(lambda: governor.slot(KEY), MEMORY_PAIRS),
-                "threading.BoundedSemaphore": _pairs(lambda: semaphore, MEMORY_PAIRS),
+                "headway": pairs(lambda: governor.slot(KEY), MEMORY_PAIRS),
+                "threading.BoundedSemaphore": pairs(lambda: semaphore, MEMORY_PAIRS),
             },
             seconds=seconds,
         )
@@ -83,7 +83,7 @@ async def _measure_coroutines(governor: Governor, seconds: float) -> dict[str, f
     return timing.medians(seen)
 
 
-def _pairs(gate: Callable[[], AbstractContextManager[Any]], times: int) -> Callable[[], float]:
+def pairs(gate: Callable[[], AbstractContextManager[Any]], times: int) -> Callable[[], float]:
     """Measure ``with gate():``, so many at once."""
 
     def measure() -> float:
