@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.worker.kit import until
+
+from headway.jobs import messenger
+from headway.jobs.post import Post
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,3 +163,31 @@ def test_a_job_that_loses_its_slot_goes_on_and_says_so(house: House, phone: Phon
     assert house.ended(job).state == "succeeded"
     assert "its slot was lost, somebody wanted it" in phone.messages[0]["message"]
     assert "its slot was lost, somebody wanted it" in house.output(job)
+
+
+def test_what_happens_while_the_messenger_leaves_is_told_by_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has seen it at its post, and starts no other."""
+    told: list[str] = []
+    parents = itertools.count()  # after the first turn, its worker seems to have gone
+    leave = Post.leave
+
+    def notify(_url: str, title: str, _body: str) -> bool:
+        told.append(title)
+        return True
+
+    def leave_late(post: Post) -> None:
+        if not told:
+            monkeypatch.setattr(messenger, "_LINGER_SECONDS", 20.0)
+            house.jobs.cancel(house.submit("true", notify=["json://x"], notify_on=["cancelled"]))
+        leave(post)
+
+    monkeypatch.setattr(messenger, "_LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(messenger, "_notify", notify)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(Post, "leave", leave_late)
+
+    messenger.main([str(house.home)])
+
+    assert told == ["headway: job 1 cancelled"]

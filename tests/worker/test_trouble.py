@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -157,6 +158,84 @@ def test_nothing_outlives_a_supervisor_that_fails(house: House) -> None:
         "interrupted",
         "its supervisor failed: RuntimeError: boom",
     )
+
+
+_LOSING = """
+import sys, threading
+from headway import Governor
+from headway.jobs import attempt
+from headway.jobs.board import Board
+from headway.wire import Wire
+
+home, job, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+governor, begin = Governor(f"sqlite:///{home}"), Board.begin
+near, far = Wire.pair()
+
+def lose():
+    [taken] = [one for one in governor.snapshot().leases if one.id.endswith(f"-job{job}")]
+    assert governor.revoke(taken.id, "somebody wanted it")
+
+class LosingSlot(attempt.Slot):
+    def __enter__(self):
+        lease = super().__enter__()
+        lose()
+        return lease
+
+def losing_begin(board, *args, **kwargs):
+    beginning = begin(board, *args, **kwargs)
+    lose()
+    return beginning
+
+if when == "before":
+    attempt.Slot = LosingSlot
+else:
+    Board.begin = losing_begin
+
+def hear():
+    while (message := near.receive())["kind"] != "idle":
+        print(message["kind"], message.get("reason"))
+    near.close()
+
+with governor.slot("agent/test") as lease:
+    near.send("start", job=job, lease=lease.id)
+    threading.Thread(target=hear).start()
+    attempt.Attendant(home, far).serve()
+"""
+
+
+def _lose_slot(house: House, job: int, when: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _LOSING, str(house.home), str(job), when],
+        env=house.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_slot_that_is_lost_before_the_attempt_begins_leaves_the_job_queued(house: House) -> None:
+    """Nothing was started, so nothing has ended; it stands in line again."""
+    job = house.submit("echo started > started")
+
+    told, _ = _lose_slot(house, job, "before").communicate(timeout=60)
+
+    assert told.startswith("declined lease ")
+    assert "somebody wanted it" in told
+    assert (house.state(job), house.jobs.get(job).attempts) == ("queued", 0)
+    assert not (house.directory / "started").exists()
+
+
+def test_a_slot_that_is_lost_when_the_attempt_has_begun_does_not_end_it(house: House) -> None:
+    """Between its beginning and its command's start, as at any time later: it says so."""
+    os.mkfifo(house.directory / "end")
+    job = house.submit("cat < end")
+
+    supervisor = _lose_slot(house, job, "after")
+
+    until(lambda: "its slot was lost, somebody wanted it" in house.output(job), "its word")
+    (house.directory / "end").write_text("the end")
+    assert supervisor.communicate(timeout=60)[0] == "took None\n"
+    assert house.state(job) == "succeeded"
+    assert "the end" in house.output(job)
 
 
 def test_names_that_are_no_text_do_no_harm(house: House) -> None:

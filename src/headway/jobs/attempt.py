@@ -23,6 +23,7 @@ from headway.errors import (
     Cancelled,
     ConfigError,
     HeadwayError,
+    LeaseLost,
     NotStartable,
     StoreUnavailable,
 )
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.events import Event
     from headway.jobs.rows import Beginning
-    from headway.slot import Lease
+    from headway.tickets import Ticket
     from headway.wire import Wire
 
 _RETRY_SECONDS = 1.0
@@ -93,7 +94,7 @@ class Attendant:
                 self._board.heed(self._settings)
         try:
             self._take_over(job, order["lease"])
-        except (AtCapacity, Cancelled) as error:  # the worker's lease is gone
+        except (AtCapacity, Cancelled, LeaseLost) as error:  # the worker's lease is gone, or ours
             self._nursery.send("declined", reason=str(error))
 
     def _take_over(self, job: int, worker_lease: str) -> None:
@@ -106,6 +107,8 @@ class Attendant:
         self._governor.turnstile.store.introduce()
         slot = Slot(self._governor.turnstile, wish.for_supervisor(worker_lease))
         with slot as lease:
+            # Asks the store: what was lost by now has not begun, and stays queued.
+            marks = lease.environ()
             beginning = self._board.begin(job, holder=lease.id.partition("-")[0], lease=lease.id)
             if beginning is None:
                 self._nursery.send("declined", reason="it is not queued any more")
@@ -117,7 +120,8 @@ class Attendant:
                 self._home,
                 self._settings,
                 beginning,
-                lease=lease,
+                ticket=lease.ticket,
+                marks=marks,
                 nursery=self._nursery,
                 board=self._board,
                 bells=self._bells,
@@ -157,13 +161,14 @@ class Run:
         settings: Settings,
         beginning: Beginning,
         *,
-        lease: Lease,
+        ticket: Ticket,
+        marks: dict[str, str],
         nursery: Wire,
         board: Board,
         bells: Bells,
     ) -> None:
-        self._beginning, self._lease, self._nursery = beginning, lease, nursery
-        self._board, self._bells = board, bells
+        self._beginning, self._ticket, self._marks = beginning, ticket, marks
+        self._nursery, self._board, self._bells = nursery, board, bells
         path = log.path_of(home, beginning.job, beginning.number)
         self._log = log.LogWriter(path, settings.max_log_bytes)
         self._watchdog = Watchdog(Chosen(settings, beginning.options))
@@ -226,7 +231,7 @@ class Run:
             raise NotStartable(reason, programs.DENIED) from None
         environ = {
             **beginning.environ,
-            **self._lease.environ(),
+            **self._marks,
             "HEADWAY_JOB": f"{beginning.job}.{beginning.number}",
         }
         program = programs.find(beginning.command[0], beginning.environ, beginning.directory)
@@ -296,7 +301,7 @@ class Run:
 
     def _tell_of_loss(self) -> None:
         """It goes on: nothing is ended that nobody wants to have ended."""
-        verdict = self._lease.ticket.verdict
+        verdict = self._ticket.verdict
         if isinstance(verdict, Revoked) and not self._is_loss_told:
             self._is_loss_told = True
             self._warn(f"its slot was lost, {verdict.reason}; it goes on, beside its successor")

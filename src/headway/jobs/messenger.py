@@ -76,6 +76,10 @@ class Messenger:
                     return
                 bell.wait(_LOOK_SECONDS)
 
+    def is_needed(self) -> bool:
+        """Whether there is something to tell again."""
+        return bool(self._board.news.unsent())
+
     def _send(self, job: int | None, event: str, details: str) -> Iterator[Future[None]]:
         try:
             found = None if job is None else self._listing.find(job)
@@ -158,9 +162,13 @@ def _body(job: Job | None, details: str) -> str:
 def main(words: list[str]) -> None:
     """What the worker starts, with the home."""
     (home,) = words
-    post = Post(home, "messenger")
-    if post.take():
-        try:
-            Messenger(home).run()
-        except HeadwayError as error:
-            sys.stderr.write(f"headway: no notifications: {error}\n")
+    post, is_needed = Post(home, "messenger"), True
+    try:
+        while is_needed and post.take():
+            messenger = Messenger(home)
+            messenger.run()
+            post.leave()
+            # The worker may have seen us at our post and relied on that, just before we left it.
+            is_needed = messenger.is_needed()
+    except HeadwayError as error:
+        sys.stderr.write(f"headway: no notifications: {error}\n")
