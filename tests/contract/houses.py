@@ -17,7 +17,7 @@ from headway.config import Settings
 from headway.stores.book import new_state
 from headway.stores.memory import MemoryStore
 from headway.stores.redis import RedisStore
-from headway.stores.redis_link import PARTS, Link, script
+from headway.stores.redis_link import Link, script
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlrows import read_terms
@@ -234,8 +234,7 @@ class ClockedLink(Link):
     )
 
     def __init__(self, url: str, namespace: str, clock: Callable[[], float]) -> None:
-        first, _, *others = PARTS
-        text = b"\n".join([script((first,)), self._CLOCK, script(tuple(others))])
+        text = script(clock=self._CLOCK)
         super().__init__(url, namespace, timeout_seconds=5.0, text=text)
         self._clock = clock
 

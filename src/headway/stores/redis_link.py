@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 # In this order: each uses what stands before it.
-PARTS = (
-    "prelude",
-    "clock",
-    "shortcuts",
+_SHORTCUTS = ("prelude", "clock", "shortcuts")
+_RULES = (
     "rows",
     "header",
     "book",
@@ -74,14 +72,22 @@ _TEMPORARY = (
 _TEMPORARY_WORDS = re.compile(r"(^|: -)(BUSY|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY) ")
 
 
-def script(parts: tuple[str, ...] = PARTS) -> bytes:
-    """The operations of the store, as the server runs them."""
-    directory = os.path.join(os.path.dirname(__file__), "lua")
-    texts = []
-    for part in parts:
-        with open(os.path.join(directory, f"{part}.lua"), "rb") as file:
-            texts.append(file.read())
-    return b"\n".join(texts)
+def script(**replaced: bytes) -> bytes:
+    """The operations of the store, as the server runs them; parts may be replaced.
+
+    The rules are in a function of their own: what has many names needs a large stack, and
+    each call that a shortcut serves would pay for it.
+    """
+
+    def text(part: str) -> bytes:
+        path = os.path.join(os.path.dirname(__file__), "lua", f"{part}.lua")
+        if part in replaced:
+            return replaced[part]
+        with open(path, "rb") as file:
+            return file.read()
+
+    shortcuts, rules = map(text, _SHORTCUTS), map(text, _RULES)
+    return b"\n".join([*shortcuts, b"return (function()", *rules, b"end)()"])
 
 
 class Unreached(StoreUnavailable):

@@ -2,6 +2,8 @@
 
 local arguments = cmsgpack.unpack(ARGV[2])
 local meta = {changed = {}}
+local COUNTED = {arrival = ARRIVAL, token = TOKEN, version = VERSION, refreshed_at = REFRESHED_AT}
+clock()
 
 local function read_meta()
   local found = redis.call(
@@ -9,8 +11,11 @@ local function read_meta()
   meta.epoch, meta.server = found[1] or '', found[2] or ''
   meta.settles_at, meta.settled = tonumber(found[3] or 0), found[4] == '1'
   meta.terms, meta.new_keys = tonumber(found[5] or 0), tonumber(found[6] or 0)
-  meta.arrival, meta.token = tonumber(arrival or 0), tonumber(token or 0)
-  meta.version, meta.refreshed_at = tonumber(version or 0), tonumber(refreshed_at or 0)
+  if not counts then
+    local text = redis.call('HGET', NS .. 'keys', COUNTS)
+    counts = text and cmsgpack.unpack(text) or NO_COUNTS
+  end
+  for field, place in pairs(COUNTED) do meta[field] = counts[place] end
 end
 
 local function set_meta(field, value)
@@ -18,20 +23,27 @@ local function set_meta(field, value)
   meta.changed[field] = true
 end
 
+local function write_counts()
+  local knowledge = meta.epoch .. ' ' .. meta.server .. ' ' .. meta.terms
+  local has_loans = redis.call('EXISTS', NS .. 'loans', NS .. 'children') > 0
+  if next(meta.changed) == nil and has_loans == counts[HAS_LOANS] then return end
+  redis.call('HSET', NS .. 'keys', COUNTS, cmsgpack.pack({
+    meta.settled and knowledge or '', meta.arrival, meta.token, meta.version, meta.refreshed_at,
+    has_loans,
+  }))
+end
+
 local function write_meta()
   local fields = {}
   for field in pairs(meta.changed) do
-    local value = meta[field]
-    if type(value) == 'boolean' then value = value and '1' or '0' end
-    fields[#fields + 1], fields[#fields + 2] = field, value
+    if not COUNTED[field] then
+      local value = meta[field]
+      if type(value) == 'boolean' then value = value and '1' or '0' end
+      fields[#fields + 1], fields[#fields + 2] = field, value
+    end
   end
-  if #fields == 0 then return end
-  -- All that shortcuts ask for is there once there is a seal.
-  local knowledge = meta.epoch .. ' ' .. meta.server .. ' ' .. meta.terms
-  redis.call(
-    'HSET', NS .. 'meta', 'seal', meta.settled and knowledge or '', 'arrival', meta.arrival,
-    'token', meta.token, 'version', meta.version, 'refreshed_at', meta.refreshed_at,
-    unpack(fields))
+  if #fields > 0 then redis.call('HSET', NS .. 'meta', unpack(fields)) end
+  write_counts()
 end
 
 local function next_number(field)

@@ -17,7 +17,18 @@ end
 
 function looks.terms() return {meta.terms, redis.call('GET', NS .. 'terms') or ''} end
 
-function looks.keys() return redis.call('HGETALL', NS .. 'keys') end
+-- Every key and its state.
+local function every_key()
+  local rows = redis.call('HGETALL', NS .. 'keys')
+  local counted_at = index_of(rows, COUNTS)
+  if counted_at then
+    table.remove(rows, counted_at)
+    table.remove(rows, counted_at)
+  end
+  return rows
+end
+
+function looks.keys() return every_key() end
 
 -- Everyone who is there: who it is, what others are told of it, and its leases.
 local function everyone()
@@ -46,7 +57,7 @@ local function all_waiting()
 end
 
 function looks.census()
-  local rows = redis.call('HGETALL', NS .. 'keys')
+  local rows = every_key()
   local spent = spent_lately(rows)
   return {
     rows, everyone(), all_waiting(), redis.call('HGETALL', NS .. 'loans'),

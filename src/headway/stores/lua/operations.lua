@@ -51,7 +51,7 @@ function operations.request(a)
   local present = book.ticket(ticket.id)
   if present then ticket = present end -- asked again, because the first answer was lost
   if not present then -- refused if there is no memory
-    redis.call('HSET', NS .. 'meta', 'version', meta.version)
+    redis.call('HSET', NS .. 'meta', 'epoch', meta.epoch)
   end
   book.load(ticket.path, terms)
   book.asking = ticket.id
@@ -178,10 +178,7 @@ end
 
 function operations.set_terms(a)
   local known_version, known_keys, text, changes = a[1], a[2], a[3], a[4]
-  if meta.terms ~= known_version or redis.call('HLEN', NS .. 'keys') ~= known_keys then
-    return {false}
-  end
-  all_keys()
+  if meta.terms ~= known_version or #all_keys() ~= known_keys then return {false} end
   redis.call('SET', NS .. 'terms', text)
   set_meta('terms', known_version + 1)
   rules.change(changes)

@@ -16,6 +16,13 @@ local FEW_HOLDERS = 32
 -- What comes late, on a connection that its caller has given up, is refused for so long.
 local LATE_SECONDS = 3600
 
+-- What is counted stands beside the states of the keys, under no key's name, so that a shortcut
+-- reads and writes all it needs at once. The seal says which state of knowledge this is and by
+-- which terms, once it has settled.
+local COUNTS = ''
+local SEAL, ARRIVAL, TOKEN, VERSION, REFRESHED_AT, HAS_LOANS = 1, 2, 3, 4, 5, 6
+local NO_COUNTS = {'', 0, 0, 0, 0, false}
+
 local name, caller, connection = ARGV[1], ARGV[3], ARGV[5]
 
 -- Ids are "holder-number" or "holder-jobN".

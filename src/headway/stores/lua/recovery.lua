@@ -7,7 +7,7 @@ local buried = {}
 function book.next_token() return next_number('token') end
 
 local function all_keys()
-  local keys = redis.call('HKEYS', NS .. 'keys')
+  local keys = removed(redis.call('HKEYS', NS .. 'keys'), COUNTS)
   book.load(keys)
   return keys
 end
