@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import redis
+from hiredis import pack_command
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -32,7 +33,7 @@ from headway.stores.locks import owned_lock
 from headway.stores.patience import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -127,7 +128,7 @@ class Link:
         self.patience = Patience(self.name, timeout_seconds)
         self._text = script() if text is None else text
         sha = hashlib.sha1(self._text, usedforsecurity=False).hexdigest().encode()
-        self._beginning = _joined((b"EVALSHA", sha, b"1", self.tag))
+        self._beginning = b"EVALSHA", sha, b"1", self.tag
 
     def connect(self) -> Connection:
         """A connection, which is opened when it is first used."""
@@ -149,7 +150,7 @@ class Link:
     def run(self, connection: Any, words: Sequence[bytes]) -> Any:
         """Have the server run one operation."""
         try:
-            command = b"*%d\r\n" % (4 + len(words)) + self._beginning + _joined(words)
+            command = pack_command((*self._beginning, *words))  # type: ignore[arg-type]
             connection.send_packed_command([command])
             return connection.read_response()
         except NoScriptError:
@@ -297,11 +298,6 @@ class Connection:
                 self.hang_up()
             finally:
                 self.lock.release()
-
-
-def _joined(words: Iterable[bytes]) -> bytes:
-    """Words as they go over the wire."""
-    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 def _may_have_forgotten(facts: dict[str, str]) -> bool:

@@ -8,6 +8,7 @@ wait for.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headway import clocks
@@ -68,6 +69,8 @@ class Session:
         # How far it is ahead of this machine's: the same for all processes of it, so that what
         # came in an order stays in it.
         self._clock_offset = 0
+        # Whether the last shortcut was one: then the next is likely to be, and is asked for alone.
+        self._is_usual = False
         # How long it lets nobody in, because it may have lost what it knew.
         self.settling_seconds: float | None = None
 
@@ -107,12 +110,17 @@ class Session:
     def _look(self, name: bytes, arguments: Sequence[object], shortcut: Sequence[bytes]) -> Any:
         deadline = self._link.deadline()
         while True:
-            answer = self._operate(lambda: (*self._words(name, arguments), *shortcut), deadline)
+            told = None if shortcut and self._is_usual else arguments
+            answer = self._operate(partial(self._words, name, told, shortcut), deadline)
             if isinstance(answer, bytes):
-                return answer  # of a shortcut, on which nothing else happens
+                self._is_usual = True
+                return answer  # nothing else happens on a shortcut
+            if shortcut:
+                self._is_usual = False
             if answer[0] == b"ok":
                 break
-            self.announce(deadline)
+            if answer[0] != b"more":
+                self.announce(deadline)
         _, result, news, now, buried, terms_version, settling_seconds = answer
         self.now, self.settling_seconds = float(now), settling_seconds or None
         self._terms.seen(terms_version)
@@ -127,14 +135,19 @@ class Session:
             raise self._link.unavailable("it has heard from a later connection of this process")
         return answer
 
-    def _words(self, name: bytes, arguments: Sequence[object]) -> tuple[bytes, ...]:
-        settings, server = self._settings, self._connection.server
-        bounds = settings.max_waiting, settings.max_cooling_seconds
-        everything = packed(
-            (self._epoch, arguments, *bounds, server, _MANY_KEYS, settings.lease_seconds)
-        )
-        seal = f"{self._epoch} {server} {self._terms.version}"
-        return name, everything, self.id.encode(), seal.encode(), b"%d" % self._connection.number
+    def _words(
+        self, name: bytes, arguments: Sequence[object] | None, shortcut: Sequence[bytes] = ()
+    ) -> tuple[bytes, ...]:
+        settings, server, version = self._settings, self._connection.server, self._terms.version
+        everything = b""
+        if arguments is not None:
+            bounds = settings.max_waiting, settings.max_cooling_seconds
+            everything = packed(
+                (self._epoch, arguments, *bounds, server, _MANY_KEYS, settings.lease_seconds)
+            )
+        seal = b"%b %b %d" % (self._epoch.encode(), server.encode(), version)
+        number = b"%d" % self._connection.number
+        return name, everything, self.id.encode(), seal, number, *shortcut
 
     def _take_note(self, rows: list[Any]) -> None:
         for ticket_id, row in rows:

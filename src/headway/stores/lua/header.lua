@@ -1,5 +1,8 @@
 -- Who asks, and whether it and this namespace know each other.
 
+-- A shortcut was asked for alone, and is none.
+if ARGV[2] == '' then return {'more'} end
+
 local arguments = cmsgpack.unpack(ARGV[2])
 local meta = {changed = {}}
 local COUNTED = {arrival = ARRIVAL, token = TOKEN, version = VERSION, refreshed_at = REFRESHED_AT}

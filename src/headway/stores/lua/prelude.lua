@@ -1,5 +1,6 @@
 -- One operation of a Headway store. KEYS[1] is the tag of its namespace, which all its keys share.
--- ARGV[1] names the operation, ARGV[2] has all there is to say about it, ARGV[3] is the caller,
+-- ARGV[1] names the operation, ARGV[2] has all there is to say about it (nothing, if only a shortcut
+-- is asked for), ARGV[3] is the caller,
 -- ARGV[4] what it knows of the namespace and ARGV[5] the number of its connection; what follows is
 -- for a shortcut, if there is one.
 
