@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headway import journal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     Hook = Callable[["Event"], None]
 
-logger = logging.getLogger("headway")
+logger = journal.log()
 # So many holders are named in a log line; the event has them all.
 _NAMED = 4
 

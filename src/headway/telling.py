@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
+from headway import journal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,6 +217,4 @@ def _what(ticket: Ticket) -> dict[str, Any]:
 
 def warn(text: str) -> None:
     """Say something that no event is about."""
-    import logging  # noqa: PLC0415 - costs as much as all of Headway, and is rarely needed
-
-    logging.getLogger("headway").warning("%s", text)
+    journal.log().warning("%s", text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import _thread
 import time
 
-from headway import background
+from headway import background, journal
 from headway.tickets import Revoked, Withdrawn
 
 TYPE_CHECKING = False
@@ -186,7 +186,7 @@ class Switchboard:
         """Listen, and do not let a store that fails for a moment end anyone's wait."""
         try:
             self._store.listen(seconds)
-            self._complaint = ""
+            self._take_complaint_back()
         except Exception as error:  # noqa: BLE001 - whatever fails now may work the next time
             if not self._closed:
                 self._complain(error)
@@ -291,11 +291,14 @@ class Switchboard:
 
     def _complain(self, error: BaseException) -> None:
         """Say it once, however often the same fails."""
-        import logging  # noqa: PLC0415 - loaded when something is wrong
-
         if str(error) != self._complaint:
             self._complaint = str(error)
-            logging.getLogger("headway").warning("listening failed and goes on: %s", error)
+            journal.log().warning("listening failed and goes on: %s", error)
+
+    def _take_complaint_back(self) -> None:
+        if self._complaint:
+            self._complaint = ""
+            journal.log().warning("%s answers again", self._store.name)
 
     def close(self) -> None:
         """Send those who wait away, and let the attendant go. Safe to repeat."""

@@ -16,6 +16,7 @@ from tests.cli.kit import _ESCAPES, until
 
 import headway
 from headway.cli.board import bar, share_out, shorten_middle
+from headway.cli.output import shorten_keys
 from headway.views import LimitView
 
 if TYPE_CHECKING:
@@ -339,6 +340,16 @@ def test_rows_are_shared_out_in_turn() -> None:
     assert share_out(10, [2, 30, 1, 30]) == [2, 4, 1, 3]
     assert share_out(100, [2, 3]) == [2, 3]
     assert share_out(-1, [2, 3]) == [0, 0]
+
+
+def test_keys_keep_their_last_name() -> None:
+    """As much of it as fits; a key of one name has no other."""
+    assert shorten_keys("llm/anthropic/opus", 12) == "llm/…/opus"
+    assert shorten_keys("llm/anthropic/opus", 8) == "…/opus"
+    assert shorten_keys("llm/anthropic/claude-opus-4", 8) == "…/cla…-4"
+    assert shorten_keys("team-backend-experiments", 8) == "team…nts"
+    for key in ("agent", "team-backend", "llm/openai", "a/b/c"):
+        assert all(len(shorten_keys(key, columns)) <= columns for columns in range(5, 20))
 
 
 def test_labels_keep_both_ends() -> None:

@@ -48,6 +48,16 @@ def test_a_limit_in_a_file_is_offered_and_no_more(person: Persons) -> None:
     assert "already has 2" in told.stderr
 
 
+def test_a_line_that_is_taken_away_leaves_what_a_file_offers(person: Persons) -> None:
+    """Whoever comes next with that file offers it, and that is said."""
+    ann = person("ann")
+    ann.run("limits", "set", "agent", "2")
+    ann.home.mkdir(mode=0o700)
+    (ann.home / "config.toml").write_text("[limits]\nagent = 5\n")
+
+    assert "5 slots" in ann.run("limits", "unset", "agent").stdout
+
+
 def test_whoever_waits_sees_where_the_others_are(person: Persons) -> None:
     """One queue for all machines; what one runs, another waits for."""
     ann, bob = person("ann"), person("bob")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from headway.jobs.post import Post
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
     from tests.fleet.conftest import Persons
+    from tests.fleet.server import Server
 
 pytestmark = pytest.mark.linux
 
@@ -47,3 +49,35 @@ def test_the_next_one_runs_when_the_job_is_gone(person: Persons, who: str) -> No
     found = bob.run("run", "--timeout", "60s", "--", "sh", "-c", f"! {still_there} 2>/dev/null")
     assert found.returncode == 0, found.stderr
     ann.run("worker", "stop")
+
+
+def test_a_job_is_kept_once_though_the_server_does_not_answer(
+    person: Persons, server: Server
+) -> None:
+    """Whoever is told that it failed would submit it again."""
+    ann = person("ann")
+    ann.environ["HEADWAY_STORE_TIMEOUT"] = "100ms"
+    server.kill()
+
+    told = ann.run("submit", "--no-start", "--notify", "json://127.0.0.1:9", "--", "true")
+    facts = ann.run("submit", "--no-start", "--json", "--", "true")
+
+    assert (told.returncode, told.stdout) == (0, "queued as 1\n")
+    assert "headway: where it stands is not known: store unix://" in told.stderr
+    assert facts.returncode == 0
+    assert json.loads(facts.stdout)["position"] is None
+    server.start()
+    assert [job["id"] for job in json.loads(ann.run("jobs", "--json").stdout)] == [1, 2]
+
+
+def test_what_became_of_a_job_can_be_seen_without_the_server(
+    person: Persons, server: Server
+) -> None:
+    """The board is in the home."""
+    ann = person("ann")
+    ann.run("submit", "--no-start", "--", "true")
+    ann.run("cancel", "1")
+    server.kill()
+
+    for words in (("jobs",), ("show", "1"), ("show", "1", "--json")):
+        assert "cancelled" in ann.run(*words).stdout

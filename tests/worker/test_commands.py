@@ -35,6 +35,16 @@ def test_submit_says_where_the_job_stands(house: House) -> None:
     assert said[4] == "held as 5 until you approve it: headway approve 5\n"
 
 
+def test_submit_says_what_a_job_comes_after(house: House) -> None:
+    """It has no place in line before that."""
+    house.run("submit", "--no-start", "--", "true")
+    house.run("submit", "--no-start", "--", "true")
+
+    said = house.run("submit", "--no-start", "--after", "1", "--after", "2", "--", "true").stdout
+
+    assert said == "queued as 3, after job 1 and job 2\n"
+
+
 def test_submit_tells_of_a_job_that_was_there(house: House) -> None:
     """And how long the wait may be, when that can be told."""
     with house.governor.slot("agent/true"):

@@ -187,6 +187,8 @@ def unset_limit(key: str) -> None:
             output.data(f"{key} has no line to take away; {_what_counts(governor, key)}")
             return
         governor.unset_limit(key)
+    # As whoever comes next finds it: the file of a home may offer a line to a server again.
+    with opening.governor() as governor:
         output.data(f"{key}: line taken away; {_what_counts(governor, key)}")
 
 

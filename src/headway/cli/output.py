@@ -198,13 +198,15 @@ def shorten_keys(text: str, columns: int) -> str:
 
 
 def _shorten_key(key: str, columns: int) -> str:
-    first, *middle, last = key.split("/")
-    candidates = [key, *([f"{first}/…/{last}"] if middle else []), f"…/{last}"]
-    for candidate in candidates:
+    *parents, last = key.split("/")
+    shorter = [f"{parents[0]}/…/{last}"] if parents[1:] else []
+    shorter += [f"…/{last}"] if parents else []
+    for candidate in (key, *shorter):
         if len(candidate) <= columns:
             return candidate
-    room = max(2, columns - len("…/…"))
-    return f"…/{last[: room - room // 2]}…{last[-(room // 2) :]}"
+    above = "…/" if parents else ""
+    room = max(2, columns - len(f"{above}…"))
+    return f"{above}{last[: room - room // 2]}…{last[-(room // 2) :]}"
 
 
 def shorten_blocked(text: str, columns: int) -> str:

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from headway import background, programs
+from headway import background, journal, programs
 from headway.cli import NO_SLOT, TIMED_OUT, Failure, guarded
 from headway.cli.run_options import Options, parse
 from headway.errors import AtCapacity, CoolingDown, DeadlockRefused, QueueTimeout
@@ -38,8 +38,7 @@ def run(words: list[str]) -> int:
 
 def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
     background.leaves_at_once = True
-    if options.quiet:
-        _hush()
+    journal.prepare = _hush if options.quiet else _speak
     with Governor() as governor:
         gc.enable()
         waiting = _Waiting(governor)
@@ -67,14 +66,19 @@ def _queue(options: Options, program: str, supervisor: Supervisor) -> int:
         return code
 
 
+def _speak() -> None:
+    """What Headway logs stands on the terminal of the command, and must not pass for its own."""
+    from headway.cli import opening, output  # noqa: PLC0415 - loaded when there is something
+
+    opening.say_warnings(output.talk)
+
+
 def _hush() -> None:
     """Of what Headway logs, let only errors through: that the slot was lost is one."""
     import logging  # noqa: PLC0415
 
-    from headway.cli import opening, output  # noqa: PLC0415
-
     logging.getLogger("headway").setLevel(logging.ERROR)
-    opening.say_warnings(output.talk)
+    _speak()
 
 
 class _Waiting:

@@ -34,7 +34,9 @@ def command(job: int, *, as_json: bool) -> None:
     with opening.governor() as governor:
         details = governor.jobs.details(job)
         placed = governor.jobs.get(job)
-        limits = () if as_json else governor.snapshot().limits
+        # Who does not wait is not kept waiting for the store.
+        is_shown = placed.position is not None and not as_json
+        limits = governor.snapshot().limits if is_shown else ()
     if as_json:
         facts = asdict(details)
         del facts["job"]

@@ -59,7 +59,9 @@ def _tell(governor: Governor, submission: Submission, job: Submitted) -> None:
     elif submission.quiet:
         output.data(str(job.id))
     else:
-        output.data(_sentence(job) + _outlook(governor, job))
+        output.data(_sentence(governor, job) + _outlook(governor, job))
+    if job.doubt is not None:
+        output.talk(f"where it stands is not known: {job.doubt}")
 
 
 def _outlook(governor: Governor, job: Submitted) -> str:
@@ -74,7 +76,7 @@ def _outlook(governor: Governor, job: Submitted) -> str:
     return f"; {outlook}" if outlook else ""
 
 
-def _sentence(job: Submitted) -> str:
+def _sentence(governor: Governor, job: Submitted) -> str:
     from headway.cli import output  # noqa: PLC0415
 
     already = "" if job.is_new else "already "
@@ -83,13 +85,22 @@ def _sentence(job: Submitted) -> str:
     if job.state != "queued":
         return f"{already}{job.state} as {job.id}"
     position = job.position
-    if position is None:  # a worker was faster than we
-        return f"{already}started as {job.id}"
+    if position is None:
+        return f"{already}{_without_place(governor, job)}"
     wait = job.estimated_wait_seconds
     about = (
         "" if wait is None else f", about {output.length(max(1, wait))}" if wait else ", starts now"
     )
     return f"{already}queued as {job.id}, position {position}{about}"
+
+
+def _without_place(governor: Governor, job: Submitted) -> str:
+    if job.doubt is not None:
+        return f"queued as {job.id}"
+    before = governor.jobs.details(job.id).after
+    if before:
+        return f"queued as {job.id}, after {' and '.join(f'job {other}' for other in before)}"
+    return f"started as {job.id}"  # a worker was faster than we
 
 
 def __getattr__(name: str) -> object:

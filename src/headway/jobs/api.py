@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from headway import clocks, durations
-from headway.errors import AtCapacity, ConfigError, QueueTimeout
+from headway.errors import AtCapacity, ConfigError, QueueTimeout, StoreUnavailable
 from headway.jobs import places, rows
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
@@ -38,13 +38,15 @@ _FEW = 50
 class Submitted:
     """A job that was kept. Its place in line is looked up when it is asked for."""
 
-    __slots__ = ("_jobs", "_standing", "id", "is_new", "state")
+    __slots__ = ("_jobs", "_standing", "doubt", "id", "is_new", "state")
 
     def __init__(self, jobs: Jobs, id: int, state: str, *, is_new: bool) -> None:  # noqa: A002
         self._jobs, self.id, self.state = jobs, id, state
         # False if an unfinished job with the same ``dedupe`` was there before.
         self.is_new = is_new
         self._standing: Standing | Literal[False] | None = False
+        # Why it is not known where it stands; it is kept all the same.
+        self.doubt: StoreUnavailable | None = None
 
     @property
     def position(self) -> int | None:
@@ -60,9 +62,12 @@ class Submitted:
 
     @property
     def standing(self) -> Standing | None:
-        """Where it stood when that was asked for first; none if it does not wait."""
+        """Where it stood when that was asked for first; none if it does not wait, or in doubt."""
         if self._standing is False:
-            self._standing = self._jobs.standing(self.id)
+            try:
+                self._standing = self._jobs.standing(self.id)
+            except StoreUnavailable as error:
+                self._standing, self.doubt = None, error
         return self._standing
 
     def __repr__(self) -> str:
@@ -133,8 +138,11 @@ class Jobs:
             )
 
     def _say_where(self, job: int) -> None:
-        """Have those who are told that it is queued told where it stands."""
-        standing = self.standing(job)
+        """Have those who are told that it is queued told where it stands, if that is known."""
+        try:
+            standing = self.standing(job)
+        except StoreUnavailable:
+            return
         if standing is not None:
             wait = standing.estimated_wait_seconds
             about = f", about {wait:.0f} s" if wait else ""

@@ -9,6 +9,7 @@ socket and the directory of the living, is closed by the last thread that lets g
 
 from __future__ import annotations
 
+from headway import journal
 from headway.stores.base import forsake
 
 TYPE_CHECKING = False
@@ -63,9 +64,7 @@ class Closing:
         try:
             self.close()
         except Exception as error:  # noqa: BLE001 - others will find this holder gone
-            import logging  # noqa: PLC0415 - loaded when something is wrong
-
-            logging.getLogger("headway").warning("could not say goodbye to the store: %s", error)
+            journal.log().warning("could not say goodbye to the store: %s", error)
 
     def _give_everything_back(self, connection: Connection) -> None:
         forsake(self._own.values())

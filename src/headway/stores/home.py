@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+from headway import journal
 from headway.errors import StoreUnavailable
 from headway.stores.base import StoreClosed
 from headway.stores.database import Damaged, Database
@@ -238,9 +239,7 @@ class Home:
 
     def _set_aside(self, damage: Damaged) -> None:
         aside = self.database.set_aside()
-        import logging  # noqa: PLC0415 - loaded when something is wrong
-
-        logging.getLogger("headway").error(
+        journal.log().error(
             "%s cannot be used (%s). It was set aside as %s and a new one is made;"
             " nothing durable was in it",
             self.database.path,

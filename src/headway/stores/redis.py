@@ -7,11 +7,10 @@ concerns. A process is alive as long as the server hears from it.
 from __future__ import annotations
 
 import _thread
-import logging
 import time
 from typing import TYPE_CHECKING
 
-from headway import background, clocks
+from headway import background, clocks, journal
 from headway.errors import StoreUnavailable
 from headway.lean import deque
 from headway.limits import STORE
@@ -378,7 +377,7 @@ class RedisStore:
         try:
             self.close()
         except StoreUnavailable as error:
-            logging.getLogger("headway").warning("could not say goodbye to the store: %s", error)
+            journal.log().warning("could not say goodbye to the store: %s", error)
 
     def _check(self, *, patient: bool) -> None:
         """Nothing is asked of a server that somebody cannot wait for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from headway import journal
 from headway.errors import StoreUnavailable
 from headway.stores.processes import describe
 
@@ -84,8 +85,4 @@ class Settling:
         return Unsettled([self._home.live.describe(holder).pid for holder in awaited])
 
     def _warn(self, unsettled: Unsettled) -> None:
-        import logging  # noqa: PLC0415 - loaded when something is wrong
-
-        logging.getLogger("headway").warning(
-            "%s: %s; it is not shown", self._home.database.path, unsettled
-        )
+        journal.log().warning("%s: %s; it is not shown", self._home.database.path, unsettled)
