@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.kit import Shell
 from tests.crash.kit import Child, Crew
+from tests.fleet.away import Away
 from tests.fleet.proxy import Proxy
 from tests.fleet.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.conftest import FakeClock
 
     Persons = Callable[[str], Shell]
 
@@ -127,3 +130,11 @@ def person(tmp_path: Path, server: Server) -> Iterator[Persons]:
     finally:
         for shell in shells:
             shell.clean_up()
+
+
+@pytest.fixture
+def away(tmp_path: Path, clock: FakeClock) -> Iterator[Away]:
+    """Three holders; the first one is there all the time."""
+    away = Away(str(tmp_path), clock)
+    yield away
+    away.house.close(away.holders)

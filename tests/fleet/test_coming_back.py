@@ -2,74 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.houses import RedisHouse
-from tests.contract.rig import Rig
-from tests.fleet.server import shared
 
 from headway.stores.redis import RedisStore
 from headway.tickets import Refused, Revoked, Ticket, Waiting, Withdrawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.conftest import FakeClock
-
-    from headway.stores.base import Store
-
-
-class Away(Rig):
-    """Holders of which some are not heard for a while."""
-
-    def __init__(self, namespace: str, clock: FakeClock) -> None:
-        super().__init__(RedisHouse(namespace, clock=clock, max_waiting=100), clock)
-        self._client: Any = shared("redis").client
-        self._tag = f"{{headway:{namespace}}}:"
-
-    def silence(self, *holders: int) -> None:
-        """These were not heard in time, and nobody has noticed yet."""
-        names = [holder_name(self.holders[each]) for each in holders]
-        self._client.zadd(self._tag + "holders", dict.fromkeys(names, -1e18))
-
-    def lose_sight_of(self, holder: int) -> None:
-        """One was not heard in time, and is taken for dead."""
-        self.silence(holder)
-        self.store.tend()
-
-    def start_server_again(self) -> None:
-        """It has its data, and others may know more."""
-        self._client.hset(self._tag + "meta", "server", "before")
-        self._client.hdel(self._tag + "keys", "")  # its seal, which shortcuts go by
-
-    def messages(self, holder: int) -> int:
-        """How many wait for one who does not read them."""
-        name = holder_name(self.holders[holder])
-        return int(self._client.llen(f"{self._tag}inbox:{name}"))
-
-    def without_end(self) -> set[str]:
-        """What is kept for ever."""
-        names = [each for each in self._client.scan_iter() if each.startswith(self._tag)]
-        return {each[len(self._tag) :] for each in names if self._client.ttl(each) < 0}
-
-    def used(self, key: str) -> int:
-        return self.store.census().states[key].used
-
-
-def holder_name(store: Store) -> str:
-    """Under which it is known to the server."""
-    assert isinstance(store, RedisStore)
-    return store._session.id
-
-
-@pytest.fixture
-def away(tmp_path: Path, clock: FakeClock) -> Iterator[Away]:
-    """Three holders; the first one is there all the time."""
-    away = Away(str(tmp_path), clock)
-    yield away
-    away.house.close(away.holders)
+    from tests.fleet.away import Away
 
 
 def test_who_was_cancelled_while_it_was_away_does_not_come_back(away: Away) -> None:
@@ -146,6 +87,39 @@ def test_who_was_not_heard_itself_takes_nobody_for_dead(away: Away) -> None:
     assert away.used("k") == 1
     away.holders[1].version()
     assert not away.holders[1].is_lost(running)
+
+
+def test_who_was_heard_late_itself_takes_nobody_for_dead(away: Away) -> None:
+    """The server slept for less than a lease: one who was heard earlier had no chance either."""
+    away.limit(k=1)
+    running = away.ask("k", by=1)
+    away.ask("k", by=0)
+
+    away.silence(0, until=away.clock() + 1e9 / 3)
+    away.silence(1)
+    away.store.tend()
+
+    assert not away.holders[1].is_lost(running)
+
+
+def test_a_namespace_that_has_settled_stays_so(away: Away) -> None:
+    """Also if the server's clock is put back to before that."""
+    away.put("settles_at", away.clock() + 100)
+
+    assert away.runs(away.ask("new"))
+
+
+def test_a_namespace_settles_no_longer_because_the_clock_is_put_back(away: Away) -> None:
+    """All who live are heard within one lease."""
+    away.start_server_again()
+    away.store.version()
+
+    away.clock.move(-500)
+    away.store.version()
+
+    store = away.store
+    assert isinstance(store, RedisStore)
+    assert store._session.settling_seconds == 1e9
 
 
 def test_after_a_restart_nobody_is_let_in_at_once(away: Away) -> None:
@@ -230,3 +204,15 @@ def test_what_nobody_uses_any_more_goes_by_itself(away: Away, end: str) -> None:
         away.store._session.beat()  # type: ignore[attr-defined]
 
     assert away.without_end() == {"clock"}  # which is the test's
+
+
+def test_a_namespace_is_forgotten_though_nobody_had_the_time_to_say_so(away: Away) -> None:
+    """Whatever is kept for those who wait, borrow or cool down, and the limits."""
+    away.limit(k=1)
+    lender = away.ask("k", by=0)
+    away.ask("k", by=0, parent=lender)
+    away.ask("k", by=0, parent=lender)
+    away.ask("k", by=1)
+    away.cool("z")
+
+    assert away.without_end() == {"clock"}

@@ -6,10 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.kit import until
 from tests.fleet.conftest import on_each_server
 from tests.fleet.server import Server, free_port
 
 from headway import Governor, StoreUnavailable
+from headway.stores.redis import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +65,33 @@ def test_without_memory_nothing_new_comes_in_and_all_that_is_there_goes_on(
 
     server.client.config_set("maxmemory", "0")
     with governor.slot("k"):
+        pass
+
+
+def test_who_asks_in_vain_keeps_nobody_from_giving_back(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server without memory refuses one thing and does the other, in the same process."""
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1m")
+    with Governor(server.url) as governor:
+        lease = governor.slot("k").__enter__()
+        server.client.config_set("maxmemory", "1")
+        asking = threading.Thread(target=_use, args=(governor, "new"))
+        asking.start()
+        store = governor._store
+        assert isinstance(store, RedisStore)
+        until(lambda: "maxmemory" in store._session._connection._trouble, "a refusal")
+
+        governor.turnstile.give_back(lease)
+
+        assert asking.is_alive()
+        assert governor.capacity("k").used == 0
+        server.client.config_set("maxmemory", "0")
+        asking.join()
+
+
+def _use(governor: Governor, key: str) -> None:
+    with governor.slot(key):
         pass
 
 

@@ -95,6 +95,14 @@ class Unreached(StoreUnavailable):
     """Nothing was asked of the server: it cannot have done anything."""
 
 
+class _Again(Exception):  # noqa: N818 - not an error yet
+    """It failed, and may not fail the next time."""
+
+    def __init__(self, reason: Exception, *, is_reached: bool) -> None:
+        super().__init__(str(reason))
+        self.reason, self.is_reached = reason, is_reached
+
+
 class Link:
     """A server, by its URL; every user has a connection of its own."""
 
@@ -195,12 +203,30 @@ class Connection:
         """Do something with the server, as often as it takes within the time for it."""
         if deadline is None:
             deadline = self._link.deadline()
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._in_turn(work, deadline)
+            except _Again as again:
+                trouble = again
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._link.patience.in_vain(str(trouble.reason))
+                raise self._link.unavailable(
+                    trouble.reason, is_reached=trouble.is_reached
+                ) from trouble.reason
+            # Others may have their turn: a server can refuse one thing and do another.
+            time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _in_turn(self, work: Callable[[], T], deadline: float) -> T:
+        """Try it once, when no other thread is at it."""
         try:
             # Not with "with": another thread may wait for an answer as long as we may.
             if not self.lock.acquire(True, max(0.0, deadline - time.monotonic())):
                 reason = "it does not answer another thread of this process"
                 raise self._link.unavailable(self._trouble or reason, is_reached=False)
-            return self._repeatedly(work, deadline)
+            return self._once(work, deadline)
         finally:
             # Nothing may come before it: Ctrl-C strikes between two calls.
             try:
@@ -208,29 +234,23 @@ class Connection:
             except RuntimeError:  # it did so before the lock was ours
                 pass
 
-    def _repeatedly(self, work: Callable[[], T], deadline: float) -> T:
-        pause, is_reached = _FIRST_PAUSE_SECONDS, False
-        while True:
-            try:
-                self._meet(deadline)
-                is_reached = True
-                return self._answered(work())
-            except (RedisError, OSError) as error:
-                self._look_elsewhere(error)
-                if self.is_closed or not _is_busy(error):
-                    self.hang_up()
-                if not _passes(error):
-                    raise self._link.unavailable(error, is_reached=is_reached) from error
-                trouble, self._trouble = error, str(error)
-            except BaseException:  # Ctrl-C: half an answer may be on its way
+    def _once(self, work: Callable[[], T], deadline: float) -> T:
+        is_reached = False
+        try:
+            self._meet(deadline)
+            is_reached = True
+            return self._answered(work())
+        except (RedisError, OSError) as error:
+            self._look_elsewhere(error)
+            if self.is_closed or not _is_answer(error):
                 self.hang_up()
-                raise
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._link.patience.in_vain(str(trouble))
-                raise self._link.unavailable(trouble, is_reached=is_reached) from trouble
-            time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            if not _passes(error):
+                raise self._link.unavailable(error, is_reached=is_reached) from error
+            self._trouble = str(error)
+            raise _Again(error, is_reached=is_reached) from None
+        except BaseException:  # Ctrl-C: half an answer may be on its way
+            self.hang_up()
+            raise
 
     def _look_elsewhere(self, error: Exception) -> None:
         if isinstance(error, MovedError):
@@ -314,8 +334,9 @@ def _passes(error: Exception) -> bool:
     return isinstance(error, _TEMPORARY) or _TEMPORARY_WORDS.search(str(error)) is not None
 
 
-def _is_busy(error: Exception) -> bool:
-    return str(error).startswith("BUSY ")
+def _is_answer(error: Exception) -> bool:
+    """Whether the server itself has no time or no memory now; another one has no more."""
+    return re.search(r"(^|: -)(BUSY|OOM) ", str(error)) is not None
 
 
 def read_password(path: str) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # What there is of a holder, beside its leases.
 _CARD, _NEWEST = b"", b"#"
+# As in the script: more are for the rules, which write them down in parts.
+_FEW_KEYS = 100
 
 unpacked = msgspec.msgpack.decode
 packed = msgspec.msgpack.encode
@@ -37,7 +39,7 @@ def ticket_row(ticket: Ticket) -> tuple[object, ...]:
 
 def short_request(ticket: Ticket, boost: int, most_waiting: int) -> list[bytes]:
     """The same for a shortcut; nothing if it is no usual request."""
-    if ticket.arrival or ticket.parents or ticket.within:
+    if ticket.arrival or ticket.parents or ticket.within or len(ticket.path) > _FEW_KEYS:
         return []
     numbers = ticket.weight, ticket.priority * boost, most_waiting
     constant = packed(_constant(ticket))
@@ -51,7 +53,7 @@ def short_request(ticket: Ticket, boost: int, most_waiting: int) -> list[bytes]:
 
 def short_release(ticket: Ticket, held_seconds: float) -> list[bytes]:
     """A ticket as it is given back by a shortcut; nothing if it is no usual one."""
-    if ticket.parents:
+    if ticket.parents or len(ticket.path) > _FEW_KEYS:
         return []
     numbers = b"%d" % ticket.weight, b"%r" % held_seconds
     return [ticket.id.encode(), *numbers, *[key.encode() for key in ticket.path]]

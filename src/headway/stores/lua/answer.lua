@@ -7,7 +7,6 @@ local wants_more = {request = true, cool_down = true, set_terms = true}
 if not wants_more[name] then redis.call('DEL', NS .. 'nothing') end
 if connection ~= newest then redis.call('HSET', leases_of(caller), NEWEST, connection) end
 if name == 'announce' then begin_anew(arguments[2]) end
-book.is_settling = now < meta.settles_at
 settle()
 bury_the_dead()
 

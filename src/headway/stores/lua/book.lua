@@ -156,8 +156,10 @@ function book.park(ticket)
   redis.call('ZADD', NS .. 'line:' .. ticket.at, ticket.rank, ticket.id)
   redis.call('EXPIRE', NS .. 'line:' .. ticket.at, LIFE_SECONDS)
   redis.call('ZADD', NS .. 'parked', ticket.rank, ticket.id)
+  redis.call('EXPIRE', NS .. 'parked', LIFE_SECONDS)
   if #ticket.parents > 0 then
     redis.call('ZADD', NS .. 'children', ticket.rank, ticket.id)
+    redis.call('EXPIRE', NS .. 'children', LIFE_SECONDS)
   end
   book.keep(ticket)
 end
@@ -216,6 +218,7 @@ end
 
 function book.lend(lender, key, borrower)
   redis.call('HSET', NS .. 'loans', lender .. ' ' .. key, borrower)
+  redis.call('EXPIRE', NS .. 'loans', LIFE_SECONDS)
 end
 
 function book.end_loan(lender, key) redis.call('HDEL', NS .. 'loans', lender .. ' ' .. key) end
@@ -237,6 +240,7 @@ local function write_states()
     local gated = gate(state) > PAUSED
     if gated ~= (state.was_gated or false) then
       redis.call(gated and 'SADD' or 'SREM', NS .. 'gated', key)
+      redis.call('EXPIRE', NS .. 'gated', LIFE_SECONDS)
     end
   end
   for first = 1, #pairs_, MOST_ARGUMENTS do

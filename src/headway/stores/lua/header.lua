@@ -47,6 +47,9 @@ local function write_meta()
   end
   if #fields > 0 then redis.call('HSET', NS .. 'meta', unpack(fields)) end
   write_counts()
+  if meta.changed.epoch then -- they may be new
+    for _, each in ipairs({'meta', 'keys'}) do redis.call('EXPIRE', NS .. each, LIFE_SECONDS) end
+  end
 end
 
 local function next_number(field)

@@ -66,11 +66,12 @@ end
 function operations.announce(a)
   local card, lease_seconds = a[2], a[3]
   if a[6] and redis.call('EXISTS', NS .. 'terms') == 0 then
-    redis.call('SET', NS .. 'terms', a[6])
+    redis.call('SET', NS .. 'terms', a[6], 'EX', LIFE_SECONDS)
     set_meta('terms', math.max(meta.terms, a[7]) + 1)
   end
   local is_alone = redis.call('ZCARD', NS .. 'holders') == 0
   redis.call('ZADD', NS .. 'holders', book.now + lease_seconds, caller)
+  redis.call('EXPIRE', NS .. 'holders', LIFE_SECONDS)
   redis.call('HSET', leases_of(caller), CARD, card)
   redis.call('EXPIRE', leases_of(caller), LIFE_SECONDS)
   local known, lost, back = {}, {}, {}

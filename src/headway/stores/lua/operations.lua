@@ -179,7 +179,7 @@ end
 function operations.set_terms(a)
   local known_version, known_keys, text, changes = a[1], a[2], a[3], a[4]
   if meta.terms ~= known_version or #all_keys() ~= known_keys then return {false} end
-  redis.call('SET', NS .. 'terms', text)
+  redis.call('SET', NS .. 'terms', text, 'EX', LIFE_SECONDS)
   set_meta('terms', known_version + 1)
   rules.change(changes)
   return {true}

@@ -14,6 +14,9 @@ local LIFE_SECONDS, REFRESH_SECONDS = 7 * 24 * 3600, 3600
 -- Of many, somebody is heard at any moment, and buries the dead with it.
 local FEW_HOLDERS = 32
 
+-- A ticket with more keys than that is for the rules, which write them down in parts.
+local FEW_KEYS = 100
+
 -- What comes late, on a connection that its caller has given up, is refused for so long.
 local LATE_SECONDS = 3600
 

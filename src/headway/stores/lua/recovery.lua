@@ -12,9 +12,13 @@ local function all_keys()
   return keys
 end
 
+-- A namespace that has settled stays so, and one that settles does not do so for longer, wherever
+-- the clock is put.
 local function settle()
-  if meta.settled or book.now < meta.settles_at then return end
-  book.is_settling = false
+  local longest = book.now + arguments[7]
+  if not meta.settled and meta.settles_at > longest then set_meta('settles_at', longest) end
+  book.is_settling = not meta.settled and book.now < meta.settles_at
+  if meta.settled or book.is_settling then return end
   set_meta('settled', true)
   rules.serve_everyone(all_keys(), book.parked())
 end
@@ -44,13 +48,15 @@ local function hear_from(holder, seconds)
   redis.call('ZADD', NS .. 'holders', 'XX', book.now + seconds, holder)
 end
 
--- If the caller itself was not heard in time, and nobody has noticed, then nobody could be heard:
--- the server slept, or its clock was put forward. All get the time to be heard again.
+-- If the caller itself was not heard for longer than from one beat to the next, then perhaps nobody
+-- could be heard: the server slept, or its clock was put forward. All get the time to be heard again.
 local function bury_the_dead()
   local dead = redis.call('ZRANGEBYSCORE', NS .. 'holders', '-inf', '(' .. string.format('%.17g', book.now))
-  if contains(dead, caller) then
+  if #dead == 0 then return end
+  local silent_at = redis.call('ZSCORE', NS .. 'holders', caller)
+  if silent_at and tonumber(silent_at) < book.now + arguments[7] / 2 then
     for _, holder in ipairs(dead) do hear_from(holder, arguments[7]) end
-  elseif #dead > 0 then
+  else
     bury(dead, 'its process was not heard in time')
   end
 end

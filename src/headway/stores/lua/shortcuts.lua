@@ -100,6 +100,7 @@ local function park(arrived, rank, last)
   redis.call('ZADD', line, rank, id)
   redis.call('EXPIRE', line, LIFE_SECONDS)
   redis.call('ZADD', NS .. 'parked', rank, id)
+  redis.call('EXPIRE', NS .. 'parked', LIFE_SECONDS)
   states[key][WAITING] = states[key][WAITING] + 1
   write_down(changed, arrived, counts[TOKEN])
   local is_to_watch = redis.call('ZCARD', NS .. 'holders') <= FEW_HOLDERS
@@ -145,6 +146,7 @@ local function next_in(key)
   if not text or first_silence() == nil then return nil end
   local changing, asked_for = unpack(cmsgpack.unpack(text))
   local its_path, its_weight = asked_for[2], asked_for[4]
+  if #its_path > FEW_KEYS then return nil end
   if is_full(states[key], its_weight) then return false end
   if not read_plain(its_path) then return nil end
   local has_passed = true
