@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _END_SECONDS = 240
-# Says when it came and when it left, and by which token, also when it is asked to end.
+# Says when it came and when it left, once, and by which token, also when it is asked to end.
 _COMMAND = """
 say() { echo "$1 $HEADWAY_TOKEN $(date +%s.%N) $HEADWAY_JOB" >> journal; }
-trap 'say out; exit 1' TERM
+trap 'trap "" TERM; say out; exit 1' TERM
 say in
 sleep 0.0$(($(od -An -N1 -tu1 /dev/urandom) % 10))
+trap "" TERM
 say out
 """
 
