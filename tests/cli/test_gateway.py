@@ -111,7 +111,7 @@ def test_it_lets_answers_end_unless_it_is_told_twice(
         asking = pool.submit(started.ask, "hello")
         server.until(lambda s: s.held() == 1, 60)
         started.process.send_signal(signal.SIGTERM)
-        until(lambda: "once more cuts them" in started.talk, "the stopping")
+        until(lambda: "1 answer under way" in started.talk, "the stopping")
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{started.url}/healthz")
         if patient:
@@ -247,18 +247,26 @@ def test_doctor_sees_the_gateway(shell: Shell, server: Server) -> None:
     guarded.stop(signal.SIGTERM)
 
 
-def test_it_lets_answers_end_for_as_long_as_is_said(shell: Shell, server: Server) -> None:
-    """Then it cuts them by itself."""
+@pytest.mark.parametrize("words", [("--drain", "1ms"), ()])
+def test_what_it_cuts_is_said(shell: Shell, server: Server, words: tuple[str, ...]) -> None:
+    """After as long as is said, or by a second signal: no client has gone by itself."""
     server.plan(hold="middle", words=20)
-    started = Started(shell, server.url, "--drain", "1ms")
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(started.ask, "hello")
+    started = Started(shell, server.url, *words)
+    shell.run("limits", "set", "llm", "1")
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(started.ask, "hello") for _ in range(2)]
         server.until(lambda s: s.held() == 1, 60)
+        until(lambda: shell.status()["waiting"], "the wait of the other")
 
-        started.stop(signal.SIGTERM)
+        started.process.send_signal(signal.SIGTERM)
+        until(lambda: "send SIGTERM once more to cut" in started.talk, "the stopping")
+        log = started.stop(*([] if words else [signal.SIGTERM]))
 
-        assert isinstance(asking.exception(), httpx.HTTPError)
+        assert all(isinstance(each.exception(), httpx.HTTPError) for each in asking)
     server.release(later_too=True)
+    assert [line.endswith(" gateway stopped") for line in log.splitlines()] == [True, True]
+    assert started.talk.endswith("headway: stopped; 2 answers cut\n")
+    assert shell.status()["leases"] == []
 
 
 def test_the_port_can_be_set(shell: Shell) -> None:

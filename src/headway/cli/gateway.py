@@ -108,21 +108,25 @@ async def _serve(gateway: Gateway, host: str, port: int, token: str | None, pati
 
 async def _until_stopped(gateway: Gateway, patience: float) -> None:
     """The first signal lets answers end, the second cuts them."""
-    asked, asked_again = asyncio.Event(), asyncio.Event()
+    asked = asyncio.Event()
 
     def stop() -> None:
-        (asked_again if asked.is_set() else asked).set()
+        if asked.is_set():
+            gateway.cut()
+        asked.set()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stop)
     await asked.wait()
     busy = gateway.busy
     if busy:
-        output.talk(f"{output.count(busy, 'answer')} under way; once more cuts them")
-    ending = asyncio.create_task(gateway.stop(patience))
-    insisting = asyncio.create_task(asked_again.wait())
-    await asyncio.wait({ending, insisting}, return_when=asyncio.FIRST_COMPLETED)
-    # What is still under way is cancelled with the loop, and gives its slot back.
+        output.talk(
+            f"{output.count(busy, 'answer')} under way;"
+            " press Ctrl-C or send SIGTERM once more to cut what is left"
+        )
+    cut = await gateway.stop(patience)
+    if cut:
+        output.talk(f"stopped; {output.count(cut, 'answer')} cut")
 
 
 def _introduce(listening: str, base: str) -> None:

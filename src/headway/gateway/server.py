@@ -13,7 +13,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.gateway.access_log import TurnedAway
 from headway.gateway.clients import Bounds, Client
 from headway.gateway.door import Door, is_loopback
-from headway.gateway.exchange import Exchange
+from headway.gateway.exchange import GATEWAY_STOPPED, Exchange
 from headway.gateway.routing import Routes
 from headway.telling import warn
 
@@ -50,6 +50,8 @@ class Gateway:
         # Of former settings too: somebody may still be under way with those.
         self._lines: weakref.WeakSet[Lines] = weakref.WeakSet()
         self._nobody_left = asyncio.Event()
+        self._is_stopping = False
+        self._cut_answers = 0
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
         self._follow(settings)
@@ -80,8 +82,9 @@ class Gateway:
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
-    async def stop(self, patience_seconds: float) -> None:
-        """Take no more requests, and return when those under way have ended, or in so long."""
+    async def stop(self, patience_seconds: float) -> int:
+        """Take no more requests, and cut those that have not ended in so long; how many."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
         for client in [*self._clients]:
@@ -91,13 +94,19 @@ class Gateway:
             try:
                 await asyncio.wait_for(self._nobody_left.wait(), patience_seconds)
             except TimeoutError:
-                for client in [*self._clients]:
-                    client.abort()
+                self.cut()
                 await self._nobody_left.wait()
         if self._looking is not None:
             self._looking.cancel()
         self.routes.close()
         await asyncio.sleep(0)  # what was closed hears of it
+        return self._cut_answers
+
+    def cut(self) -> None:
+        """End all that is under way."""
+        self._is_stopping = True
+        for client in [*self._clients]:
+            client.cut()
 
     @property
     def busy(self) -> int:
@@ -138,6 +147,8 @@ class Gateway:
     def welcome(self, client: Client) -> None:
         """A connection was opened."""
         self._clients.add(client)
+        if self._is_stopping:  # it came just before
+            client.drain()
 
     def farewell(self, client: Client) -> None:
         """It was closed."""
@@ -165,6 +176,7 @@ class Gateway:
         try:
             await exchange.run()
         finally:
+            self._cut_answers += exchange.outcome == GATEWAY_STOPPED
             self._note(exchange)
 
     def turned_away(self, head: RequestHead, status: int, why: str) -> None:
