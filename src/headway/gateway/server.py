@@ -181,7 +181,7 @@ class Gateway:
 
     def turned_away(self, head: RequestHead, status: int, why: str) -> None:
         """Something was refused that was not worth a request."""
-        self._door.takes_token(head)
+        self._door.take_token(head)
         route = self.routes.find(head)
         self._note(TurnedAway(head, None if route is None else route.task, status, why))
 
@@ -194,9 +194,9 @@ class Gateway:
             warn(f"the log is not written any more: {error}")
 
     def _answer_ourselves(self, request: Request) -> None:
-        if request.head.target.partition(b"?")[0] == b"/healthz":
-            others = self.busy - 1
-            self._say(request, 200, {"status": "ok", "busy": others})
+        if request.head.asks_for_health:
+            others = {"busy": self.busy - 1} if self._door.may_know(request.head) else {}
+            self._say(request, 200, {"status": "ok", **others})
         else:
             known = ", ".join(f"/{name}" for name in self.routes.upstreams)
             self._turn_away(request, 404, f"the path names no upstream; there are {known}")
