@@ -161,7 +161,7 @@ def test_a_taken_port_is_said(shell: Shell, server: Server) -> None:
     second = shell.run("gateway", "--port", port)
 
     assert second.returncode == 69
-    assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use; if " in second.stderr
 
 
 def test_the_lines_for_scripts(shell: Shell) -> None:
@@ -279,6 +279,16 @@ def test_the_port_can_be_set(shell: Shell) -> None:
 
     assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
     assert f":{port}/gemini" in shell.run("gateway", "env", "gemini", env=env).stdout
+
+
+@pytest.mark.parametrize("host", ["nosuchhost.invalid", "a..b"])
+def test_a_name_that_leads_nowhere_is_said(shell: Shell, host: str) -> None:
+    """A token would not help."""
+    refused = shell.run("gateway", "--port", "0", "--host", host)
+
+    assert refused.returncode == 69
+    assert f"--host {host} cannot be resolved: " in refused.stderr
+    assert "token" not in refused.stderr
 
 
 def test_an_address_for_others_needs_a_token(shell: Shell) -> None:

@@ -15,6 +15,7 @@ import click
 from headway import config
 from headway.cli import UNAVAILABLE, Failure, opening, output
 from headway.cli.arguments import duration
+from headway.gateway.reasons import reason_of
 from headway.gateway.tools import NAMES, PLACES, address, line_for
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def command(
     if context.invoked_subcommand is not None:
         return None
     _require()
+    _resolve(host)
     from headway.gateway.server import Gateway  # noqa: PLC0415
 
     settings = config.load()
@@ -84,6 +86,15 @@ def _require() -> None:
         )
 
 
+def _resolve(host: str) -> None:
+    """Whether others can reach an address is a question for one that there is."""
+    try:
+        socket.getaddrinfo(host or None, 0)
+    except (OSError, UnicodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it is no name of a host"
+        raise Failure(f"--host {host} cannot be resolved: {reason}", UNAVAILABLE) from None
+
+
 def _writing(log: str) -> Callable[[Noted], None] | None:
     from headway.gateway.access_log import FORMATS  # noqa: PLC0415
 
@@ -97,7 +108,7 @@ async def _serve(gateway: Gateway, host: str, port: int, token: str | None, pati
         bound = await gateway.start(port)
     except OSError as error:
         raise Failure(
-            f"cannot listen on {host}:{port}: {error.strerror};"
+            f"cannot listen on {host}:{port}: {reason_of(error)};"
             " if another gateway runs there, use that, or choose another --port",
             UNAVAILABLE,
         ) from None
