@@ -49,7 +49,7 @@ _LOOK_SECONDS = 0.5
 def command(
     context: click.Context, *, port: int | None, host: str, log: str, drain: float | None
 ) -> int | None:
-    """Put tools under the limits that cannot be changed.
+    """Put tools that cannot be changed under the limits.
 
     Each request to a provider takes a slot on llm/PROVIDER/MODEL until its answer has
     ended. Point a tool's base URL here: the lines are printed, and `headway gateway env`
