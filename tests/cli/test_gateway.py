@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
@@ -47,6 +48,10 @@ class Started:
         message = {"role": "user", "content": text}
         asked = {"model": "gpt", "stream": True, "messages": [message]}
         return httpx.post(f"{self.url}/t/me/openai/v1/chat/completions", json=asked, timeout=60)
+
+    def serves(self, upstream: str) -> bool:
+        """Whether there is an upstream of this name."""
+        return httpx.get(f"{self.url}/{upstream}/v1/models").status_code == 200
 
     def stop(self, *signals: signal.Signals) -> str:
         """End it; its log."""
@@ -139,18 +144,24 @@ def test_a_killed_gateway_leaves_no_slot_behind(shell: Shell, server: Server) ->
 
 
 def test_changed_settings_count_at_once(shell: Shell, server: Server) -> None:
-    """Limits and upstreams; what is wrong in them changes nothing."""
+    """Limits and upstreams; what is wrong in them changes nothing until it is mended."""
     started = Started(shell, server.url)
     file = shell.home / "config.toml"
     file.write_text(f'[gateway.upstreams]\nnew = "{server.url}"\n[limits]\n"llm/new" = 7\n')
 
-    until(lambda: httpx.get(f"{started.url}/new/v1/models").status_code == 200, "the new one")
+    until(lambda: started.serves("new"), "the new one")
 
     limits = {row["key"]: row["limit"] for row in shell.status()["limits"]}
     assert limits["llm/new"] == 7
     file.write_text("[gateway]\nport = 'x'\n")
     until(lambda: "the settings stay as they were" in started.talk, "the warning")
-    assert httpx.get(f"{started.url}/new/v1/models").status_code == 200
+    assert started.serves("new")
+
+    for name in ("mended", "changed"):
+        file.write_text(f'[gateway.upstreams]\n{name} = "{server.url}"\n')
+        until(functools.partial(started.serves, name), f"the {name} one")
+    started.stop(signal.SIGTERM)
+    assert started.talk.count("in force again") == 1
 
 
 def test_a_taken_port_is_said(shell: Shell, server: Server) -> None:

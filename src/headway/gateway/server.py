@@ -50,7 +50,7 @@ class Gateway:
         # Of former settings too: somebody may still be under way with those.
         self._lines: weakref.WeakSet[Lines] = weakref.WeakSet()
         self._nobody_left = asyncio.Event()
-        self._is_stopping = False
+        self._is_stopping = self._is_behind = False
         self._cut_answers = 0
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -136,10 +136,16 @@ class Gateway:
                 self._follow(settings)
                 before.close()
         except ConfigError as error:
+            self._is_behind = True
             warn(f"the settings stay as they were: {error}")
+            return True
         except HeadwayError as error:
+            self._is_behind = True
             warn(f"the settings stay as they were for now: {error}")
             return False
+        if self._is_behind:
+            self._is_behind = False
+            warn("the settings are right, and in force again")
         return True
 
     # -- the desk of the clients --------------------------------------------------------------
