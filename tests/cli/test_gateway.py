@@ -33,7 +33,7 @@ class Started:
         self._talk = shell.directory / "talk"
         with self._talk.open("w") as file:
             self.process = shell.start("gateway", "--port", "0", *words, stderr=file)
-        until(lambda: "for opencode:" in self.talk, "the introduction")
+        until(lambda: "headway gateway env TOOL" in self.talk, "the introduction")
         found = re.search(r"listens on (http://\S+:\d+)\n", self.talk)
         assert found
         self.url = found[1]
@@ -70,6 +70,8 @@ def test_it_says_how_to_reach_it_and_logs_each_request(shell: Shell, server: Ser
     assert started.process.returncode == 0
     assert f"for claude:\n    export ANTHROPIC_BASE_URL={started.url}/anthropic\n" in talk
     assert "for codex, at the top of ~/.codex/config.toml, or after codex -c:\n" in talk
+    for name, upstream in {"openai": server.url, "mine": f"{server.url}/deep"}.items():
+        assert f"headway: for {name}, which is {upstream}: {started.url}/{name}\n" in talk
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d 200 llm/openai/gpt me POST /t/me/openai/v1/chat/completions"
         r" waited \d+ ms, first byte \d+ ms, total \d+ ms, \d+ bytes \d+\+\d+ tokens ok\n",
@@ -89,6 +91,19 @@ def test_an_address_with_colons_is_shown_as_urls_have_it(shell: Shell, server: S
     assert "hello" in started.ask("[say: hello]").text
     assert started.url.startswith("http://[::1]:")
     started.stop(signal.SIGTERM)
+
+
+def test_an_address_that_is_all_of_them_is_shown_by_the_name(shell: Shell, server: Server) -> None:
+    """Nobody can be sent to 0.0.0.0."""
+    shell.environ |= {"HEADWAY_GATEWAY_TOKEN": "0123456789abcdef"}
+    started = Started(shell, server.url, "--host", "0.0.0.0")  # noqa: S104 - that is the question
+    started.stop(signal.SIGTERM)
+    name, port = socket.gethostname(), started.url.rpartition(":")[2]
+
+    assert f"listens on http://{name}:{port}\n" in started.talk
+    assert f"=http://{name}:{port}/k/TOKEN/anthropic\n" in started.talk
+    assert f"headway gateway env TOOL --host {name} --port {port}\n" in started.talk
+    assert "http://0.0.0.0" not in started.talk
 
 
 def test_the_log_can_be_json_or_off(shell: Shell, server: Server) -> None:

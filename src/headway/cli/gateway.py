@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import ipaddress
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from headway.gateway.tools import NAMES, PLACES, address, line_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headway.config import Settings
     from headway.gateway.access_log import Noted
     from headway.gateway.server import Gateway
 
@@ -73,9 +75,7 @@ def command(
         gateway = Gateway(governor, settings, os.environ, host=host, log=_writing(log))
         patience = _DRAIN_SECONDS if drain is None else drain
         chosen = settings.gateway_port if port is None else port
-        # The token itself is for nobody's screen.
-        token = None if settings.gateway_token is None else "TOKEN"
-        return asyncio.run(_serve(gateway, host, chosen, token, patience))
+        return asyncio.run(_serve(gateway, settings, host, chosen, patience))
 
 
 def _require() -> None:
@@ -103,7 +103,9 @@ def _writing(log: str) -> Callable[[Noted], None] | None:
     return lambda noted: output.data(FORMATS[log](noted))
 
 
-async def _serve(gateway: Gateway, host: str, port: int, token: str | None, patience: float) -> int:
+async def _serve(
+    gateway: Gateway, settings: Settings, host: str, port: int, patience: float
+) -> int:
     try:
         bound = await gateway.start(port)
     except OSError as error:
@@ -112,7 +114,7 @@ async def _serve(gateway: Gateway, host: str, port: int, token: str | None, pati
             " if another gateway runs there, use that, or choose another --port",
             UNAVAILABLE,
         ) from None
-    _introduce(address(host, bound), address(host, bound, token))
+    _introduce(settings, host, bound)
     await _until_stopped(gateway, patience)
     return 0
 
@@ -140,12 +142,31 @@ async def _until_stopped(gateway: Gateway, patience: float) -> None:
         output.talk(f"stopped; {output.count(cut, 'answer')} cut")
 
 
-def _introduce(listening: str, base: str) -> None:
-    output.talk(f"the gateway listens on {listening}")
+def _introduce(settings: Settings, host: str, port: int) -> None:
+    name = socket.gethostname() if _is_every_address(host) else host
+    # The token itself is for nobody's screen.
+    token = None if settings.gateway_token is None else "TOKEN"
+    base = address(name, port, token)
+    output.talk(f"the gateway listens on {address(name, port)}")
+    if name != host:
+        output.talk(f"{host or 'that'} is every address of this machine; the lines have its name")
     for tool in NAMES:
         where = f", {PLACES[tool]}" if tool in PLACES else ""
         output.talk(f"for {tool}{where}:")
         output.draw(f"    {line_for(tool, base)}\n")
+    for upstream, url in settings.gateway_upstreams.items():
+        output.talk(f"for {upstream}, which is {url}: {base}/{upstream}")
+    is_usual = name == _HOST and port == settings.gateway_port
+    where = "" if is_usual else f" --host {name} --port {port}"
+    what = "for scripts" if token is None else "for scripts, with the token"
+    output.talk(f"{what}: headway gateway env TOOL{where}")
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 @command.command("env")
