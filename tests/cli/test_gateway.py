@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
@@ -32,7 +33,7 @@ class Started:
         self._talk = shell.directory / "talk"
         with self._talk.open("w") as file:
             self.process = shell.start("gateway", "--port", "0", *words, stderr=file)
-        until(lambda: "for opencode:" in self.talk, "the introduction")
+        until(lambda: "headway gateway env TOOL" in self.talk, "the introduction")
         found = re.search(r"listens on (http://\S+:\d+)\n", self.talk)
         assert found
         self.url = found[1]
@@ -47,6 +48,10 @@ class Started:
         message = {"role": "user", "content": text}
         asked = {"model": "gpt", "stream": True, "messages": [message]}
         return httpx.post(f"{self.url}/t/me/openai/v1/chat/completions", json=asked, timeout=60)
+
+    def serves(self, upstream: str) -> bool:
+        """Whether there is an upstream of this name."""
+        return httpx.get(f"{self.url}/{upstream}/v1/models").status_code == 200
 
     def stop(self, *signals: signal.Signals) -> str:
         """End it; its log."""
@@ -65,6 +70,8 @@ def test_it_says_how_to_reach_it_and_logs_each_request(shell: Shell, server: Ser
     assert started.process.returncode == 0
     assert f"for claude:\n    export ANTHROPIC_BASE_URL={started.url}/anthropic\n" in talk
     assert "for codex, at the top of ~/.codex/config.toml, or after codex -c:\n" in talk
+    for name, upstream in {"openai": server.url, "mine": f"{server.url}/deep"}.items():
+        assert f"headway: for {name}, which is {upstream}: {started.url}/{name}\n" in talk
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d 200 llm/openai/gpt me POST /t/me/openai/v1/chat/completions"
         r" waited \d+ ms, first byte \d+ ms, total \d+ ms, \d+ bytes \d+\+\d+ tokens ok\n",
@@ -84,6 +91,19 @@ def test_an_address_with_colons_is_shown_as_urls_have_it(shell: Shell, server: S
     assert "hello" in started.ask("[say: hello]").text
     assert started.url.startswith("http://[::1]:")
     started.stop(signal.SIGTERM)
+
+
+def test_an_address_that_is_all_of_them_is_shown_by_the_name(shell: Shell, server: Server) -> None:
+    """Nobody can be sent to 0.0.0.0."""
+    shell.environ |= {"HEADWAY_GATEWAY_TOKEN": "0123456789abcdef"}
+    started = Started(shell, server.url, "--host", "0.0.0.0")  # noqa: S104 - that is the question
+    started.stop(signal.SIGTERM)
+    name, port = socket.gethostname(), started.url.rpartition(":")[2]
+
+    assert f"listens on http://{name}:{port}\n" in started.talk
+    assert f"=http://{name}:{port}/k/TOKEN/anthropic\n" in started.talk
+    assert f"headway gateway env TOOL --host {name} --port {port}\n" in started.talk
+    assert "http://0.0.0.0" not in started.talk
 
 
 def test_the_log_can_be_json_or_off(shell: Shell, server: Server) -> None:
@@ -111,7 +131,7 @@ def test_it_lets_answers_end_unless_it_is_told_twice(
         asking = pool.submit(started.ask, "hello")
         server.until(lambda s: s.held() == 1, 60)
         started.process.send_signal(signal.SIGTERM)
-        until(lambda: "once more cuts them" in started.talk, "the stopping")
+        until(lambda: "1 answer under way" in started.talk, "the stopping")
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{started.url}/healthz")
         if patient:
@@ -139,18 +159,24 @@ def test_a_killed_gateway_leaves_no_slot_behind(shell: Shell, server: Server) ->
 
 
 def test_changed_settings_count_at_once(shell: Shell, server: Server) -> None:
-    """Limits and upstreams; what is wrong in them changes nothing."""
+    """Limits and upstreams; what is wrong in them changes nothing until it is mended."""
     started = Started(shell, server.url)
     file = shell.home / "config.toml"
     file.write_text(f'[gateway.upstreams]\nnew = "{server.url}"\n[limits]\n"llm/new" = 7\n')
 
-    until(lambda: httpx.get(f"{started.url}/new/v1/models").status_code == 200, "the new one")
+    until(lambda: started.serves("new"), "the new one")
 
     limits = {row["key"]: row["limit"] for row in shell.status()["limits"]}
     assert limits["llm/new"] == 7
     file.write_text("[gateway]\nport = 'x'\n")
     until(lambda: "the settings stay as they were" in started.talk, "the warning")
-    assert httpx.get(f"{started.url}/new/v1/models").status_code == 200
+    assert started.serves("new")
+
+    for name in ("mended", "changed"):
+        file.write_text(f'[gateway.upstreams]\n{name} = "{server.url}"\n')
+        until(functools.partial(started.serves, name), f"the {name} one")
+    started.stop(signal.SIGTERM)
+    assert started.talk.count("in force again") == 1
 
 
 def test_a_taken_port_is_said(shell: Shell, server: Server) -> None:
@@ -161,7 +187,7 @@ def test_a_taken_port_is_said(shell: Shell, server: Server) -> None:
     second = shell.run("gateway", "--port", port)
 
     assert second.returncode == 69
-    assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use; if " in second.stderr
 
 
 def test_the_lines_for_scripts(shell: Shell) -> None:
@@ -247,18 +273,26 @@ def test_doctor_sees_the_gateway(shell: Shell, server: Server) -> None:
     guarded.stop(signal.SIGTERM)
 
 
-def test_it_lets_answers_end_for_as_long_as_is_said(shell: Shell, server: Server) -> None:
-    """Then it cuts them by itself."""
+@pytest.mark.parametrize("words", [("--drain", "1ms"), ()])
+def test_what_it_cuts_is_said(shell: Shell, server: Server, words: tuple[str, ...]) -> None:
+    """After as long as is said, or by a second signal: no client has gone by itself."""
     server.plan(hold="middle", words=20)
-    started = Started(shell, server.url, "--drain", "1ms")
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(started.ask, "hello")
+    started = Started(shell, server.url, *words)
+    shell.run("limits", "set", "llm", "1")
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(started.ask, "hello") for _ in range(2)]
         server.until(lambda s: s.held() == 1, 60)
+        until(lambda: shell.status()["waiting"], "the wait of the other")
 
-        started.stop(signal.SIGTERM)
+        started.process.send_signal(signal.SIGTERM)
+        until(lambda: "send SIGTERM once more to cut" in started.talk, "the stopping")
+        log = started.stop(*([] if words else [signal.SIGTERM]))
 
-        assert isinstance(asking.exception(), httpx.HTTPError)
+        assert all(isinstance(each.exception(), httpx.HTTPError) for each in asking)
     server.release(later_too=True)
+    assert [line.endswith(" gateway stopped") for line in log.splitlines()] == [True, True]
+    assert started.talk.endswith("headway: stopped; 2 answers cut\n")
+    assert shell.status()["leases"] == []
 
 
 def test_the_port_can_be_set(shell: Shell) -> None:
@@ -271,6 +305,16 @@ def test_the_port_can_be_set(shell: Shell) -> None:
 
     assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
     assert f":{port}/gemini" in shell.run("gateway", "env", "gemini", env=env).stdout
+
+
+@pytest.mark.parametrize("host", ["nosuchhost.invalid", "a..b"])
+def test_a_name_that_leads_nowhere_is_said(shell: Shell, host: str) -> None:
+    """A token would not help."""
+    refused = shell.run("gateway", "--port", "0", "--host", host)
+
+    assert refused.returncode == 69
+    assert f"--host {host} cannot be resolved: " in refused.stderr
+    assert "token" not in refused.stderr
 
 
 def test_an_address_for_others_needs_a_token(shell: Shell) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.kit import running
 from tests.unit.test_config import ROOT
 
-from headway import config
+from headway import ConfigError, config
 from headway.gateway import dialects
 from headway.gateway.tools import NAMES, line_for
 
@@ -45,6 +45,16 @@ def test_the_settings_on_the_page_are_settings(home: Path) -> None:
     known = config.load(str(home), {})
     assert known.gateway_upstreams["openai"] == "https://gateway.example.com/openai"
     assert known.gateway_credentials == {"anthropic": "ANTHROPIC_API_KEY"}
+
+
+def test_what_a_token_must_be_is_said(home: Path) -> None:
+    """Before one is refused, on both pages, in the words of the refusal."""
+    with pytest.raises(ConfigError) as refused:
+        config.load(str(home), {"HEADWAY_GATEWAY_TOKEN": "short"})
+    (rule,) = re.findall(r"\d+ to \d+ letters and digits", str(refused.value))
+
+    assert rule in _PAGE
+    assert rule in Path(ROOT, "docs", "settings.md").read_text(encoding="utf-8")
 
 
 def test_how_long_nothing_is_sent_is_said() -> None:

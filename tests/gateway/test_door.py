@@ -92,6 +92,27 @@ def test_the_token_opens_the_door(home: Path, server: Server) -> None:
     assert _TOKEN not in "".join(sent)
 
 
+def test_whether_it_runs_is_no_secret(home: Path) -> None:
+    """How much it has to do is one, and so is all of it for web pages and wrong tokens."""
+    with running(home, {}, {"HEADWAY_GATEWAY_TOKEN": _TOKEN}) as gateway:
+        url = f"{gateway.url}/healthz"
+        told = [
+            httpx.get(url, headers=headers)
+            for headers in ({}, {"x-headway-token": _TOKEN}, {"host": "evil.example"})
+        ]
+        wrong = httpx.get(f"{gateway.url}/k/wrong/healthz")
+        known = httpx.get(f"{gateway.url}/k/{_TOKEN}/healthz")
+        entries = gateway.entries
+
+    bare, whole = {"status": "ok"}, {"status": "ok", "busy": 0}
+    assert told[0].json() == {"headway": bare}
+    assert told[1].json() == known.json() == {"headway": whole}
+    assert (told[2].status_code, wrong.status_code) == (403, 403)
+    assert "Host is" in told[2].text
+    assert "token is wrong" in wrong.text
+    assert [each["status"] for each in entries] == [403, 403]
+
+
 def test_credentials_of_the_gateway_replace_those_of_the_tool(home: Path, server: Server) -> None:
     """So that the tools need none; each provider has its own header for them."""
     environ = {

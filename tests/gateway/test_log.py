@@ -149,8 +149,10 @@ _TOKEN = "0123456789abcdef"  # noqa: S105 - it guards nothing
 @pytest.mark.parametrize(
     ("request_bytes", "status", "path", "why"),
     [
-        (b"GET /k/wrong-one/x?secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 403, "/x", "a token"),
+        (b"GET /k/wrong-one/x?secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 403, "/x", "is wrong"),
+        (b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n", 403, "/x", "a token is needed"),
         (b"GET /k/%b/v1/x HTTP/1.1\r\nHost: x\r\n\r\n", 404, "/v1/x", "names no upstream"),
+        (b"GET /k/%b/k/%b/k/%b/x HTTP/1.1\r\nHost: x\r\n\r\n", 404, "/x", "names no upstream"),
         (
             (
                 b"POST /k/%b/openai/x HTTP/1.1\r\nHost: x\r\nx-headway-priority: 1000\r\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from tests.gateway.kit import running
 from tests.gateway.scripted import ASK
 
+from headway.gateway.reasons import reason_of
 from headway.gateway.routing import Routes
 
 if TYPE_CHECKING:
@@ -121,15 +123,26 @@ def test_an_answer_that_is_cut_is_seen_to_be(
 
 
 def test_an_upstream_that_cannot_be_reached(home: Path) -> None:
-    """Says so, and where."""
+    """Says so, and where, and the system's reason."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with running(home, {"openai": f"http://127.0.0.1:{port}"}) as gateway:
+    url = f"http://127.0.0.1:{port}"
+    with running(home, {"openai": url}) as gateway:
         client = gateway.connect()
         client.post("/openai/v1/chat/completions", ASK)
 
         assert client.until(b"\r\n").startswith(b"HTTP/1.1 502 ")
-        assert b"cannot be reached" in client.until(b"}}")
+        told = client.until(b"}}")
+        assert f'"headway: {url} cannot be reached: connection refused"'.encode() in told
+
+
+def test_a_name_with_several_addresses_is_refused_once() -> None:
+    """Python tells of each attempt, in one text."""
+    attempts = [f"[Errno {errno.ECONNREFUSED}] Connect call failed ('{at}', 9)" for at in "ab"]
+    error = OSError(f"Multiple exceptions: {', '.join(attempts)}")
+
+    assert reason_of(error) == "connection refused"
+    assert reason_of(OSError("in words")) == "in words"
 
 
 def test_an_upstream_that_stalls_is_given_up(home: Path, upstream: Scripted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import ipaddress
 import os
 import signal
 import socket
@@ -15,11 +16,13 @@ import click
 from headway import config
 from headway.cli import UNAVAILABLE, Failure, opening, output
 from headway.cli.arguments import duration
+from headway.gateway.reasons import reason_of
 from headway.gateway.tools import NAMES, PLACES, address, line_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headway.config import Settings
     from headway.gateway.access_log import Noted
     from headway.gateway.server import Gateway
 
@@ -48,7 +51,7 @@ _LOOK_SECONDS = 0.5
 def command(
     context: click.Context, *, port: int | None, host: str, log: str, drain: float | None
 ) -> int | None:
-    """Put tools under the limits that cannot be changed.
+    """Put tools that cannot be changed under the limits.
 
     Each request to a provider takes a slot on llm/PROVIDER/MODEL until its answer has
     ended. Point a tool's base URL here: the lines are printed, and `headway gateway env`
@@ -63,6 +66,7 @@ def command(
     if context.invoked_subcommand is not None:
         return None
     _require()
+    _resolve(host)
     from headway.gateway.server import Gateway  # noqa: PLC0415
 
     settings = config.load()
@@ -71,9 +75,7 @@ def command(
         gateway = Gateway(governor, settings, os.environ, host=host, log=_writing(log))
         patience = _DRAIN_SECONDS if drain is None else drain
         chosen = settings.gateway_port if port is None else port
-        # The token itself is for nobody's screen.
-        token = None if settings.gateway_token is None else "TOKEN"
-        return asyncio.run(_serve(gateway, host, chosen, token, patience))
+        return asyncio.run(_serve(gateway, settings, host, chosen, patience))
 
 
 def _require() -> None:
@@ -84,6 +86,15 @@ def _require() -> None:
         )
 
 
+def _resolve(host: str) -> None:
+    """Whether others can reach an address is a question for one that there is."""
+    try:
+        socket.getaddrinfo(host or None, 0)
+    except (OSError, UnicodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it is no name of a host"
+        raise Failure(f"--host {host} cannot be resolved: {reason}", UNAVAILABLE) from None
+
+
 def _writing(log: str) -> Callable[[Noted], None] | None:
     from headway.gateway.access_log import FORMATS  # noqa: PLC0415
 
@@ -92,45 +103,70 @@ def _writing(log: str) -> Callable[[Noted], None] | None:
     return lambda noted: output.data(FORMATS[log](noted))
 
 
-async def _serve(gateway: Gateway, host: str, port: int, token: str | None, patience: float) -> int:
+async def _serve(
+    gateway: Gateway, settings: Settings, host: str, port: int, patience: float
+) -> int:
     try:
         bound = await gateway.start(port)
     except OSError as error:
         raise Failure(
-            f"cannot listen on {host}:{port}: {error.strerror};"
+            f"cannot listen on {host}:{port}: {reason_of(error)};"
             " if another gateway runs there, use that, or choose another --port",
             UNAVAILABLE,
         ) from None
-    _introduce(address(host, bound), address(host, bound, token))
+    _introduce(settings, host, bound)
     await _until_stopped(gateway, patience)
     return 0
 
 
 async def _until_stopped(gateway: Gateway, patience: float) -> None:
     """The first signal lets answers end, the second cuts them."""
-    asked, asked_again = asyncio.Event(), asyncio.Event()
+    asked = asyncio.Event()
 
     def stop() -> None:
-        (asked_again if asked.is_set() else asked).set()
+        if asked.is_set():
+            gateway.cut()
+        asked.set()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stop)
     await asked.wait()
     busy = gateway.busy
     if busy:
-        output.talk(f"{output.count(busy, 'answer')} under way; once more cuts them")
-    ending = asyncio.create_task(gateway.stop(patience))
-    insisting = asyncio.create_task(asked_again.wait())
-    await asyncio.wait({ending, insisting}, return_when=asyncio.FIRST_COMPLETED)
-    # What is still under way is cancelled with the loop, and gives its slot back.
+        output.talk(
+            f"{output.count(busy, 'answer')} under way;"
+            " press Ctrl-C or send SIGTERM once more to cut what is left"
+        )
+    cut = await gateway.stop(patience)
+    if cut:
+        output.talk(f"stopped; {output.count(cut, 'answer')} cut")
 
 
-def _introduce(listening: str, base: str) -> None:
-    output.talk(f"the gateway listens on {listening}")
+def _introduce(settings: Settings, host: str, port: int) -> None:
+    name = socket.gethostname() if _is_every_address(host) else host
+    # The token itself is for nobody's screen.
+    token = None if settings.gateway_token is None else "TOKEN"
+    base = address(name, port, token)
+    output.talk(f"the gateway listens on {address(name, port)}")
+    if name != host:
+        output.talk(f"{host or 'that'} is every address of this machine; the lines have its name")
     for tool in NAMES:
         where = f", {PLACES[tool]}" if tool in PLACES else ""
         output.talk(f"for {tool}{where}:")
         output.draw(f"    {line_for(tool, base)}\n")
+    for upstream, url in settings.gateway_upstreams.items():
+        output.talk(f"for {upstream}, which is {url}: {base}/{upstream}")
+    is_usual = name == _HOST and port == settings.gateway_port
+    where = "" if is_usual else f" --host {name} --port {port}"
+    what = "for scripts" if token is None else "for scripts, with the token"
+    output.talk(f"{what}: headway gateway env TOOL{where}")
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 @command.command("env")

@@ -82,7 +82,7 @@ class Client(asyncio.Protocol):
         self._drained: asyncio.Event | None = None
         # What goes out with the next flush: one call of the system for many small pieces.
         self._outgoing: list[bytes] = []
-        self.is_gone = self.is_draining = self._is_deaf = False
+        self.is_gone = self.is_draining = self.was_cut = self._is_deaf = False
         # Since when we wait for it: for a request, or until it takes what we send.
         self.waits_since: float | None = self._loop.time()
 
@@ -145,8 +145,10 @@ class Client(asyncio.Protocol):
         if self.is_idle:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Hang up."""
+    def cut(self) -> None:
+        """Hang up on it, whatever it waits for."""
+        if not self._transport.is_closing():  # otherwise it has gone by itself
+            self.was_cut = True
         self._transport.abort()
 
     # -- requests -----------------------------------------------------------------------

@@ -29,9 +29,13 @@ class Door:
 
     def refusal(self, head: RequestHead) -> str:
         """Why the request may not come in; empty if it may. Takes a token out of its path."""
-        is_known = self.takes_token(head)
+        self.take_token(head)
+        is_known = self._is_known(head)
         if self._token is not None and not is_known:
-            return "a token is needed: x-headway-token, or /k/TOKEN in front of the path"
+            if _given(head):
+                return "the token is wrong; that of the gateway is its gateway.token"
+            if not head.asks_for_health:
+                return "a token is needed: x-headway-token, or /k/TOKEN in front of the path"
         if not is_known and not self._is_ours(head.get("host")):
             return f"Host is {head.get('host')!r}, which is not this machine"
         origin = head.get("origin")
@@ -39,17 +43,29 @@ class Door:
             return f"a web page of {origin!r} may not use this"
         return ""
 
-    def takes_token(self, head: RequestHead) -> bool:
-        """Whether it has the token, which is taken out of its path."""
-        given = head.raw(b"x-headway-token")
-        if head.target.startswith(_TOKEN_PATH):
-            given, _, rest = head.target[len(_TOKEN_PATH) :].partition(b"/")
+    @staticmethod
+    def take_token(head: RequestHead) -> None:
+        """Out of its path, right or wrong, however often it stands there: the log shows paths."""
+        while head.target.startswith(_TOKEN_PATH):
+            head.token_in_path, _, rest = head.target[len(_TOKEN_PATH) :].partition(b"/")
             head.target = b"/" + rest
-        return self._token is not None and hmac.compare_digest(given, self._token)
+
+    def may_know(self, head: RequestHead) -> bool:
+        """Whether it is for its eyes what goes on here."""
+        return self._token is None or self._is_known(head)
+
+    def _is_known(self, head: RequestHead) -> bool:
+        return self._token is not None and hmac.compare_digest(_given(head), self._token)
 
     def _is_ours(self, place: str) -> bool:
         host = _host_of(place)
         return host == self._own_host or is_loopback(host)
+
+
+def _given(head: RequestHead) -> bytes:
+    """The token that it has, right or wrong."""
+    in_path = head.token_in_path
+    return head.raw(b"x-headway-token") if in_path is None else in_path
 
 
 @functools.lru_cache(maxsize=256)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headway.gateway.routing import Route
     from headway.llm.calls import Target
 
+CLIENT_GONE, GATEWAY_STOPPED = "client gone", "gateway stopped"
 _GLIMPSES, _GLIMPSE_BYTES = 4, 8192
 
 
@@ -49,7 +50,7 @@ class Exchange:
         self.began_at = time.monotonic()
         self.first_byte_at: float | None = None
         self.waited_seconds = 0.0
-        self.status, self.sent_bytes, self.outcome = 0, 0, "client gone"
+        self.status, self.sent_bytes, self.outcome = 0, 0, CLIENT_GONE
         # The first piece of the answer and its last ones, for what they tell of tokens.
         self.glimpses: list[bytes] = []
 
@@ -70,6 +71,13 @@ class Exchange:
 
     async def run(self) -> None:
         """See it through."""
+        try:
+            await self._run()
+        finally:
+            if self.outcome == CLIENT_GONE and self._client.was_cut:
+                self.outcome = GATEWAY_STOPPED
+
+    async def _run(self) -> None:
         call, target = self._call, self._target
         if call is None or target is None:
             await self._forward()

@@ -93,11 +93,17 @@ class Head:
 class RequestHead(Head):
     """Of a request."""
 
-    __slots__ = ("keeps_alive", "method", "target", "version")
+    __slots__ = ("keeps_alive", "method", "target", "token_in_path", "version")
 
     def __init__(self) -> None:
         super().__init__()
         self.method, self.target, self.version, self.keeps_alive = b"", b"", "1.1", True
+        self.token_in_path: bytes | None = None
+
+    @property
+    def asks_for_health(self) -> bool:
+        """Whether it only wants to know if somebody is there."""
+        return self.target.partition(b"?")[0] == b"/healthz"
 
 
 class AnswerHead(Head):

@@ -15,6 +15,7 @@ import httptools
 
 from headway.gateway import heads
 from headway.gateway.heads import AnswerHead
+from headway.gateway.reasons import reason_of
 
 if TYPE_CHECKING:
     from headway.gateway.heads import Headers
@@ -249,8 +250,9 @@ class Lines:
             raise UpstreamFailed(
                 f"{self.base_url} cannot be reached within {_CONNECT_SECONDS:g} s"
             ) from None
-        except (OSError, ssl.SSLError) as error:
-            raise UpstreamFailed(f"{self.base_url} cannot be reached: {error}") from error
+        except OSError as error:
+            reason = reason_of(error)
+            raise UpstreamFailed(f"{self.base_url} cannot be reached: {reason}") from error
         return line
 
     def keep(self, line: Line) -> None:

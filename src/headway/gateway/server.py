@@ -13,7 +13,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.gateway.access_log import TurnedAway
 from headway.gateway.clients import Bounds, Client
 from headway.gateway.door import Door, is_loopback
-from headway.gateway.exchange import Exchange
+from headway.gateway.exchange import GATEWAY_STOPPED, Exchange
 from headway.gateway.routing import Routes
 from headway.telling import warn
 
@@ -50,6 +50,8 @@ class Gateway:
         # Of former settings too: somebody may still be under way with those.
         self._lines: weakref.WeakSet[Lines] = weakref.WeakSet()
         self._nobody_left = asyncio.Event()
+        self._is_stopping = self._is_behind = False
+        self._cut_answers = 0
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
         self._follow(settings)
@@ -80,8 +82,9 @@ class Gateway:
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
-    async def stop(self, patience_seconds: float) -> None:
-        """Take no more requests, and return when those under way have ended, or in so long."""
+    async def stop(self, patience_seconds: float) -> int:
+        """Take no more requests, and cut those that have not ended in so long; how many."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
         for client in [*self._clients]:
@@ -91,13 +94,19 @@ class Gateway:
             try:
                 await asyncio.wait_for(self._nobody_left.wait(), patience_seconds)
             except TimeoutError:
-                for client in [*self._clients]:
-                    client.abort()
+                self.cut()
                 await self._nobody_left.wait()
         if self._looking is not None:
             self._looking.cancel()
         self.routes.close()
         await asyncio.sleep(0)  # what was closed hears of it
+        return self._cut_answers
+
+    def cut(self) -> None:
+        """End all that is under way."""
+        self._is_stopping = True
+        for client in [*self._clients]:
+            client.cut()
 
     @property
     def busy(self) -> int:
@@ -127,10 +136,16 @@ class Gateway:
                 self._follow(settings)
                 before.close()
         except ConfigError as error:
+            self._is_behind = True
             warn(f"the settings stay as they were: {error}")
+            return True
         except HeadwayError as error:
+            self._is_behind = True
             warn(f"the settings stay as they were for now: {error}")
             return False
+        if self._is_behind:
+            self._is_behind = False
+            warn("the settings are right, and in force again")
         return True
 
     # -- the desk of the clients --------------------------------------------------------------
@@ -138,6 +153,8 @@ class Gateway:
     def welcome(self, client: Client) -> None:
         """A connection was opened."""
         self._clients.add(client)
+        if self._is_stopping:  # it came just before
+            client.drain()
 
     def farewell(self, client: Client) -> None:
         """It was closed."""
@@ -165,11 +182,12 @@ class Gateway:
         try:
             await exchange.run()
         finally:
+            self._cut_answers += exchange.outcome == GATEWAY_STOPPED
             self._note(exchange)
 
     def turned_away(self, head: RequestHead, status: int, why: str) -> None:
         """Something was refused that was not worth a request."""
-        self._door.takes_token(head)
+        self._door.take_token(head)
         route = self.routes.find(head)
         self._note(TurnedAway(head, None if route is None else route.task, status, why))
 
@@ -182,9 +200,9 @@ class Gateway:
             warn(f"the log is not written any more: {error}")
 
     def _answer_ourselves(self, request: Request) -> None:
-        if request.head.target.partition(b"?")[0] == b"/healthz":
-            others = self.busy - 1
-            self._say(request, 200, {"status": "ok", "busy": others})
+        if request.head.asks_for_health:
+            others = {"busy": self.busy - 1} if self._door.may_know(request.head) else {}
+            self._say(request, 200, {"status": "ok", **others})
         else:
             known = ", ".join(f"/{name}" for name in self.routes.upstreams)
             self._turn_away(request, 404, f"the path names no upstream; there are {known}")
