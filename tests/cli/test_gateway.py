@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -26,13 +26,13 @@ __all__ = ["server"]
 class Started:
     """A gateway in a process of its own."""
 
-    def __init__(self, shell: Shell, upstream: str, *words: str) -> None:
+    def __init__(self, shell: Shell, upstream: str, *words: str, **options: Any) -> None:
         settings = f'[gateway.upstreams]\nopenai = "{upstream}"\nmine = "{upstream}/deep"\n'
         shell.home.mkdir(exist_ok=True)
         (shell.home / "config.toml").write_text(settings)
         self._talk = shell.directory / "talk"
         with self._talk.open("w") as file:
-            self.process = shell.start("gateway", "--port", "0", *words, stderr=file)
+            self.process = shell.start("gateway", "--port", "0", *words, stderr=file, **options)
         until(lambda: "headway gateway env TOOL" in self.talk, "the introduction")
         found = re.search(r"listens on (http://\S+:\d+)\n", self.talk)
         assert found
@@ -116,6 +116,18 @@ def test_the_log_can_be_json_or_off(shell: Shell, server: Server) -> None:
     quiet = Started(shell, server.url, "--log", "off")
     quiet.ask("[say: hi]")
     assert quiet.stop(signal.SIGTERM) == ""
+
+
+def test_a_log_that_cannot_be_written_ends_no_answer(shell: Shell, server: Server) -> None:
+    """A full disk is said once, and the gateway goes on."""
+    with open("/dev/full", "w", encoding="ascii") as full:
+        started = Started(shell, server.url, stdout=full)
+
+    assert [started.ask("[say: hi]").status_code for _ in range(2)] == [200, 200]
+
+    started.stop(signal.SIGTERM)
+    assert started.talk.count("the log is not written any more: cannot write to the") == 1
+    assert "Traceback" not in started.talk
 
 
 @pytest.mark.parametrize("patient", [True, False])

@@ -100,7 +100,14 @@ def _writing(log: str) -> Callable[[Noted], None] | None:
 
     if log not in FORMATS:
         return None
-    return lambda noted: output.data(FORMATS[log](noted))
+
+    def write(noted: Noted) -> None:
+        try:
+            output.data(FORMATS[log](noted))
+        except Failure as failure:  # the gateway goes on without a log
+            raise OSError(failure.message) from None
+
+    return write
 
 
 async def _serve(
