@@ -29,6 +29,9 @@ local id, states = ARGV[6], {}
 
 -- Read the states of these keys, and the counts; whether nothing but room can stand in the way.
 local function read_plain(path)
+  local is_read = counts ~= nil
+  for _, key in ipairs(path) do is_read = is_read and states[key] end
+  if is_read then return true end
   local texts = redis.call('HMGET', NS .. 'keys', COUNTS, unpack(path))
   counts = texts[1] and cmsgpack.unpack(texts[1]) or NO_COUNTS
   for i, key in ipairs(path) do
