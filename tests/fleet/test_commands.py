@@ -282,7 +282,7 @@ def test_doctor_looks_at_the_books_of_the_server(person: Persons) -> None:
     inside = ann.run("run", "--on", "k", "--", "headway", "doctor", "--json")
 
     found = {(row["about"], row["text"]) for row in json.loads(inside.stdout)["findings"]}
-    assert ("store", "1 lease, 0 waiting, 1 more there") in found
+    assert ("store", "1 lease, 0 waiting, 1 process connected beside this one") in found
     assert any("you are inside lease" in text for _, text in found)
     assert not any(about == "holders" for about, _ in found)
 
