@@ -67,7 +67,7 @@ def test_a_home_in_use_is_well(shell: Shell) -> None:
         before = {entry.name for entry in shell.home.iterdir()}
         answer = shell.run("doctor")
         assert answer.returncode == 0
-        assert "1 alive" in answer.stdout
+        assert "1 process alive" in answer.stdout
         assert "1 lease" in answer.stdout
         assert "All is well." in answer.stdout
         assert {entry.name for entry in shell.home.iterdir()} == before
@@ -276,3 +276,28 @@ def test_secrets_among_the_settings_are_not_shown(shell: Shell) -> None:
 
     assert "hidden" not in told
     assert "jobs.notify set, not shown (file)" in " ".join(told.split())
+
+
+def test_only_settings_that_differ_from_the_default_are_shown(shell: Shell) -> None:
+    """With where they come from; the rest is for ``headway config show``."""
+    shell.home.mkdir(mode=0o700)
+    file = shell.home / "config.toml"
+    file.write_text(
+        '[jobs]\ngrace = "2s"\nkeep = "720h"\n[llm]\nproviders = { "a.b" = "openai" }\n'
+    )
+
+    (told,) = _settings(shell, HEADWAY_QUEUE_BOOST="5m")
+    file.write_text("")
+    (nothing,) = _settings(shell)
+
+    assert told == (
+        "not as by default: queue.boost 5m (HEADWAY_QUEUE_BOOST),"
+        ' llm.providers { a.b = "openai" } (file), jobs.grace 2s (file); see: headway config show'
+    )
+    assert nothing == "all as by default; see: headway config show"
+
+
+def _settings(shell: Shell, **env: str) -> list[str]:
+    """What is said of them, beside that the file is good."""
+    texts = [one["text"] for one in _findings(shell, "ok", **env) if one["about"] == "settings"]
+    return texts[1:]

@@ -11,7 +11,8 @@ import pytest
 from tests.cli.kit import until
 from tests.cli.paced import MODEL, WHY, cool_for_a_moment, line, of, spend
 
-from headway.cli.watching import Cards, Diary
+from headway.cli.endings import Cards
+from headway.cli.watching import Diary
 from headway.clocks import time_of_day
 
 if TYPE_CHECKING:

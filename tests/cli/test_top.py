@@ -16,11 +16,14 @@ from tests.cli.kit import _ESCAPES, until
 
 import headway
 from headway.cli.board import bar, share_out, shorten_middle
+from headway.cli.endings import Cards
 from headway.cli.output import shorten_keys
-from headway.views import LimitView
+from headway.cli.watching import Diary
+from headway.views import BlockedBy, HolderView, LeaseView, LimitView, Snapshot, WaitingView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cli.kit import Shell, Terminal
 
@@ -357,3 +360,79 @@ def test_labels_keep_both_ends() -> None:
     assert shorten_middle("short", 10) == "short"
     assert shorten_middle("a-very-long-name-17", 10) == "a-ver…e-17"
     assert [len(shorten_middle("abcdefghij", columns)) for columns in range(1, 9)] == [*range(1, 9)]
+
+
+def test_what_made_room_is_told_before_what_got_it(shell: Shell, crowd: Crowd) -> None:
+    """Also if both happened between two looks."""
+    diary, governor = Diary(Cards(str(shell.home / "live"))), crowd.governor
+    with governor.slot("agent/test", task="first"):
+        diary.read(governor.snapshot())
+    with governor.slot("agent/test", task="second"):
+        told = diary.read(governor.snapshot())
+
+    assert [(event.kind, event.who) for event in told] == [
+        ("released", "first"),
+        ("granted", "second"),
+    ]
+    assert told[0].at <= told[1].at
+
+
+def _worker(*, waits: bool = False) -> LeaseView | WaitingView:
+    holder = HolderView(1, "here", "headway worker")
+    if not waits:
+        return LeaseView("worker-job5", None, ("agent/x",), 1, 0.0, holder)
+    blocked = BlockedBy("agent", "full")
+    return WaitingView("worker-job5", None, ("agent/x",), 1, 0, 1, blocked, 0.0, None, holder)
+
+
+def _supervisor(name: str = "first", number: int = 5) -> LeaseView:
+    holder = HolderView(2, "here", f"headway job {number}: true")
+    return LeaseView(f"{name}-job{number}", None, ("agent/x",), 1, 0.0, holder)
+
+
+def _seen(*ones: LeaseView | WaitingView) -> Snapshot:
+    leases = [one for one in ones if isinstance(one, LeaseView)]
+    return Snapshot((), tuple(leases), tuple(one for one in ones if isinstance(one, WaitingView)))
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([[_worker()], [_worker(), _supervisor()], [_supervisor()], []], "granted released"),
+        ([[_worker()], [_supervisor()], []], "granted released"),
+        ([[_worker(), _supervisor()], []], "granted released"),
+        ([[_worker(waits=True)], [_supervisor()], []], "queued granted released"),
+        ([[_supervisor()], [_worker()], [_supervisor("second")]], "granted released granted"),
+        ([[_supervisor()], [_worker(waits=True)]], "granted released queued"),
+        ([[_supervisor()], [_supervisor(), _supervisor("other", 6)]], "granted granted"),
+    ],
+)
+def test_a_job_is_one_piece_of_work(
+    looks: list[list[LeaseView | WaitingView]], told: str, tmp_path: Path
+) -> None:
+    """Though its worker asks for its slot and its supervisor takes it over; attempts are told."""
+    diary = Diary(Cards(str(tmp_path)))
+    for ones in [[], *looks]:
+        diary.read(_seen(*ones))
+
+    assert [event.kind for event in diary.events] == told.split()
+    assert {event.who for event in diary.events} <= {"job5", "job6"}
+
+
+def test_who_comes_back_to_a_server_was_there_all_along(tmp_path: Path) -> None:
+    """Only who has not come back when it has heard from all is over, however that was."""
+    endings = Cards(str(tmp_path))
+    diary = Diary(endings)
+    diary.read(_seen(_supervisor(), _supervisor("other", 6)))
+    endings.is_settling = True
+    diary.read(_seen())
+    diary.read(_seen(_supervisor()))
+    assert not diary.events
+    endings.is_settling = False
+    diary.read(_seen(_supervisor()))
+    diary.read(_seen())
+
+    assert [(event.kind, event.who) for event in diary.events] == [
+        ("ended", "job6"),
+        ("released", "job5"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -292,7 +293,7 @@ def test_doctor_looks_at_the_books_of_the_server(person: Persons) -> None:
     inside = ann.run("run", "--on", "k", "--", "headway", "doctor", "--json")
 
     found = {(row["about"], row["text"]) for row in json.loads(inside.stdout)["findings"]}
-    assert ("store", "1 lease, 0 waiting, 1 more there") in found
+    assert ("store", "1 lease, 0 waiting, 1 process connected beside this one") in found
     assert any("you are inside lease" in text for _, text in found)
     assert not any(about == "holders" for about, _ in found)
 
@@ -320,3 +321,50 @@ def test_a_command_that_is_no_text_is_run(person: Persons) -> None:
     done = person("ann").run("run", "-q", "--on", "k", "--", "true", os.fsdecode(b"\xff"))
 
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_top_tells_who_lost_a_slot_from_who_gave_it_back(person: Persons) -> None:
+    """Whether its process was killed, or frozen until it was taken for dead."""
+    ann, bob = person("ann"), person("bob")
+    tasks = ("killed", "frozen", "polite")
+    killed, frozen, polite = (ann.hold("agent/x", task=task) for task in tasks)
+    until(ann.holds(3), "the slots")
+    top = bob.terminal("top", columns=120, rows=40)
+    for task in tasks:
+        top.wait_for(task)
+
+    assert polite.stdin
+    polite.stdin.close()
+    top.wait_for("released   polite")
+    killed.kill()
+    top.wait_for("lost       killed")
+    top.wait_for("its process has ended, after")
+    frozen.send_signal(signal.SIGSTOP)  # not before: it may be the one who sees others end
+    top.wait_for("lost       frozen")
+    top.wait_for("its process was not heard in time, after")
+
+
+def test_top_does_not_take_a_server_without_data_for_the_end_of_all(
+    person: Persons, server: Server
+) -> None:
+    """Who holds something says so again; until then it is not told to have ended."""
+    ann, bob = person("ann"), person("bob")
+    for shell in (ann, bob):
+        shell.environ["HEADWAY_STORE_LEASE_SECONDS"] = "5"
+    holder = ann.hold("agent/x", task="steady")
+    assert holder.stdout
+    assert holder.stdout.readline()
+    top = bob.terminal("top", columns=120, rows=40)
+    top.wait_for("RUNNING 1")
+
+    holder.send_signal(signal.SIGSTOP)
+    server.kill()
+    server.start()
+    top.wait_for("nothing runs")
+    holder.send_signal(signal.SIGCONT)
+    until(ann.holds(1), "its return")
+    ann.run("limits", "set", "agent", "7")
+    top.wait_for("3 → 7 slots")
+
+    assert says(holder) == "held"
+    assert "released" not in top.text

@@ -170,6 +170,7 @@ def test_show_tells_everything_but_the_environment(house: House) -> None:
     assert f"{first}.2.log, 8B written" in shown
     facts = json.loads(house.run("show", str(second), "--json").stdout)
     assert (facts["after"], facts["options"]) == ([second - 1], {"max_runtime_seconds": 7200.0})
+    assert "\n  watchdogs  max runtime 2 h 0 min\n" in house.run("show", str(second)).stdout
     for words in (["show", str(first), "--json"], ["show", str(first)], ["jobs", "--json"]):
         assert "hunter2" not in house.run(*words).stdout
 
@@ -350,3 +351,37 @@ def test_the_queue_shows_jobs_beside_everyone_else(house: House) -> None:
         assert lines[0].startswith("agent: full, 1/1 in use, 1 waiting")
         assert lines[2].endswith(f"job {first}: sh -c true")
     house.ended(second)
+
+
+def test_what_was_said_for_one_job_is_shown_with_units(house: House) -> None:
+    """In line with the rest."""
+    options = {"idle_kill": "off", "max_output": "5MB", "max_runtime": 90, "notify_on": ["failed"]}
+    job = house.submit("true", **options)
+
+    shown = house.run("show", str(job)).stdout
+
+    assert "\n  watchdogs  max runtime 90 s, idle kill off, max output 5MB\n" in shown
+    assert "\n  notify on  failed\n" in shown
+
+
+@pytest.mark.parametrize(
+    "script", ["true", "echo > started; until test -e go; do sleep 0.01; done"]
+)
+def test_only_a_worker_with_a_job_is_said_to_finish_it(house: House, script: str) -> None:
+    """One that has nothing to do has nothing to finish."""
+    worker = house.worker()
+    job = house.submit(script)
+    is_long = script != "true"
+    if is_long:
+        house.file("started")
+    else:
+        house.ended(job)
+    with subprocess.Popen(
+        [PROGRAM, "worker", "stop"], env=house.environ, stderr=subprocess.PIPE, text=True
+    ) as stop:
+        assert stop.stderr is not None
+        told = stop.stderr.readline()
+        (house.directory / "go").touch()
+
+    said = f"headway: worker {worker.pid} finishes what runs; --now would end it\n"
+    assert told == (said if is_long else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -216,3 +217,19 @@ def test_the_time_to_wait_is_that_for_all_jobs(house: House) -> None:
 
     assert isinstance(timeouts[1], float)
     assert timeouts[1] < 60.0
+
+
+def test_supervisors_leave_as_well_as_they_came(house: House) -> None:
+    """Neither those who made room for others nor those who were ready are taken for dead."""
+    house.worker()
+    jobs = [house.submit("until test -e go; do sleep 0.01; done") for _ in range(3)]
+    for job in jobs:
+        house.running(job)
+    (house.directory / "go").touch()
+    for job in jobs:
+        house.ended(job)
+
+    house.run("worker", "stop")
+
+    findings = json.loads(house.run("doctor", "--json").stdout)["findings"]
+    assert not [one["text"] for one in findings if one["level"] == "warning"]

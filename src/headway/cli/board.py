@@ -33,6 +33,8 @@ _STYLES = {
     "granted": "green",
     "released": "",
     "died": "red",
+    "lost": "red",
+    "ended": "",
     "queued": "yellow",
     "left": "",
     "cancelled": "red",

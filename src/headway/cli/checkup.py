@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from headway import __version__, config, limits, releases, setting_table, spelling
 from headway.cli import in_use, output
-from headway.cli.diagnosis import Finding
+from headway.cli.config import shown
+from headway.cli.diagnosis import Finding, processes
 from headway.cli.finding import called
 from headway.cli.place import Place
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
@@ -94,15 +95,9 @@ class Checkup:
             yield Finding("ok", "settings", f"{path} is good, {count}")
         else:
             yield Finding("ok", "settings", f"no {config.FILE_NAME}, so the defaults count")
-        in_file = _names_in(path)
-        parts = []
-        for name, setting in setting_table.SETTINGS.items():
-            value = os.environ.get(setting.variable) or in_file.get(name, setting.default)
-            source = "file" if name in in_file else "default"
-            source = setting.variable if setting.variable in os.environ else source
-            is_shown = source == "default" or not setting.is_secret
-            parts.append(f"{name} {value if is_shown else 'set, not shown'} ({source})")
-        yield Finding("ok", "settings", ", ".join(parts))
+        changed = ", ".join(_changed(self._settings, _names_in(path)))
+        told = f"not as by default: {changed}" if changed else "all as by default"
+        yield Finding("ok", "settings", f"{told}; see: headway config show")
 
     def _environment(self) -> Iterator[Finding]:
         known = {
@@ -262,7 +257,8 @@ class Checkup:
             pids = [f"pid {live.describe(holder).pid}" for holder in dead[:_NAMED]]
         finally:
             live.close()
-        yield Finding("ok", "holders", f"{len(holders) - len(dead)} alive")
+        alive = processes(len(holders) - len(dead))
+        yield Finding("ok", "holders", f"{alive} alive, with a lease or without")
         if dead:
             more = " …" if len(dead) > _NAMED else ""
             text = f"{len(dead)} died without leaving: {', '.join(pids)}{more}"
@@ -309,6 +305,17 @@ def _who_is_inside(guard: Guard) -> str:
     finally:
         guard.release()
     return ""
+
+
+def _changed(settings: Settings, in_file: dict[str, object]) -> Iterator[str]:
+    """The settings that have another value than by default, and where that comes from."""
+    for name, setting in setting_table.SETTINGS.items():
+        if getattr(settings, setting.field) == setting.check(setting.default, name):
+            continue
+        is_in_file = setting.variable not in os.environ
+        value = in_file.get(name) if is_in_file else os.environ[setting.variable]
+        told = "set, not shown" if setting.is_secret else shown(value)
+        yield f"{name} {told} ({'file' if is_in_file else setting.variable})"
 
 
 def _names_in(path: str) -> dict[str, object]:

@@ -88,7 +88,7 @@ def show(*, as_json: bool) -> None:
         return
     output.table(
         ("SETTING", "VALUE", "SOURCE"),
-        [(name, _shown(value), source) for name, value, source in rows],
+        [(name, shown(value), source) for name, value, source in rows],
         folded=("VALUE", "SOURCE"),
     )
 
@@ -146,7 +146,8 @@ def _path() -> str:
     return os.path.join(config.home_directory(), config.FILE_NAME)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as people would write it."""
     if isinstance(value, list):
         return ", ".join(value) or "-"
     if isinstance(value, dict):

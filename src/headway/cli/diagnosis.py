@@ -16,3 +16,8 @@ class Finding:
     about: str
     text: str
     fix: str = ""
+
+
+def processes(number: int) -> str:
+    """``1 process``, ``2 processes``."""
+    return f"{number} process" if number == 1 else f"{number} processes"

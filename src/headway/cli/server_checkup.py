@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headway.cli import output
-from headway.cli.diagnosis import Finding
+from headway.cli.diagnosis import Finding, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def books(settings: Settings) -> tuple[list[str], Finding]:
         store.close()
     others = len(census.holders) - 1
     leases = output.count(len(census.leases), "lease")
-    text = f"{leases}, {len(census.waiting)} waiting, {others} more there"
+    text = f"{leases}, {len(census.waiting)} waiting, {processes(others)} connected beside this one"
     return [lease.id for lease in census.leases], Finding("ok", "store", text)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway import sizes
 from headway.cli import arguments, completing, opening, output, pacing
+from headway.watchdogs import FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headway.jobs.listing import Attempt, Details, Job
     from headway.views import LimitView
@@ -74,14 +75,32 @@ def _story(details: Details, wait: list[str]) -> Iterator[str]:
         yield f"  retries    {details.retried} of {details.retries} used"
     if details.dedupe:
         yield f"  dedupe     {output.clean(details.dedupe)}"
-    for name, value in details.options.items():
-        yield f"  {name.rpartition('_')[0].replace('_', ' '):10} {value}"
+    yield from _options(details.options)
     if details.cancel_reason and not job.is_finished:
         yield f"  is ending  {output.clean(details.cancel_reason)}"
     if job.ended_at is not None:
         yield f"  ended      {_moment(job.ended_at)}{_reason(job.end_reason)}"
     for attempt in details.attempts:
         yield from _attempt(attempt)
+
+
+def _options(options: Mapping[str, Any]) -> Iterator[str]:
+    """What was said for this job alone."""
+    watchdogs = [
+        f"{name.replace('_', ' ')} {_measure(field, options[field])}"
+        for name, field in FIELDS.items()
+        if field in options
+    ]
+    if watchdogs:
+        yield f"  watchdogs  {', '.join(watchdogs)}"
+    if "notify_on" in options:
+        yield f"  notify on  {', '.join(options['notify_on'])}"
+
+
+def _measure(field: str, value: float | None) -> str:
+    if value is None:
+        return "off"
+    return sizes.shown(int(value)) if field.endswith("_bytes") else output.length(value)
 
 
 def _attempt(attempt: Attempt) -> Iterator[str]:

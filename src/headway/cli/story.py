@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from headway.cli.watching import Cards, Diary, Look
+from headway.cli.endings import Cards
+from headway.cli.watching import Diary, Look
 from headway.governor import Governor
 
 if TYPE_CHECKING:

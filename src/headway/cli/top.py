@@ -89,10 +89,11 @@ def _print_once(governor: Governor) -> None:
 
 
 def _watch(governor: Governor, console: Console, interval_seconds: float) -> None:
+    from headway.cli import endings  # noqa: PLC0415
     from headway.cli.screen import Screen  # noqa: PLC0415
-    from headway.cli.watching import Cards, Diary, Lookout  # noqa: PLC0415
+    from headway.cli.watching import Diary, Lookout  # noqa: PLC0415
 
-    diary = Diary(Cards(os.path.join(config.home_directory(), "live")))
+    diary = Diary(endings.seen_by(governor))
     screen = Screen(console)
     lookout = Lookout(governor, diary, interval_seconds=interval_seconds, tell=screen.nudge)
     # The events on the screen say all that the log would.

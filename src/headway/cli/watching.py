@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Literal
 from headway import background
 from headway.cli import output, pacing, picture
 from headway.errors import HeadwayError, StoreUnavailable
-from headway.stores.liveness import RECLAIMED
+from headway.tickets import job_name, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from headway.cli.endings import Cards, Verdicts
     from headway.governor import Governor
     from headway.views import LeaseView, LimitView, Snapshot, WaitingView
 
-Kind = Literal["granted", "released", "died", "queued", "left", "cancelled", "limit"]
-# Holders whose end can be told from their release: each costs a descriptor.
-_MAX_CARDS = 256
+Kind = Literal[
+    "granted", "released", "died", "lost", "ended", "queued", "left", "cancelled", "limit"
+]
 _MAX_EVENTS = 200
 # Ages and the dead are looked after this often though nothing was written.
 _REFRESH_SECONDS = 1.0
@@ -54,46 +55,15 @@ class Look:
     trouble: str = ""
 
 
-class Cards:
-    """The cards of those who run, kept open to see how they end.
-
-    Whoever gives back for a dead holder notes it on its card before it removes it.
-    """
-
-    def __init__(self, live_directory: str) -> None:
-        self._directory = live_directory
-        self._open: dict[str, int] = {}
-
-    def keep(self, leases: Iterable[LeaseView]) -> None:
-        """Open the cards of these, and close all others."""
-        holders = {_holder(lease) for lease in leases}
-        for gone in self._open.keys() - holders:
-            os.close(self._open.pop(gone))
-        for holder in holders - self._open.keys():
-            if len(self._open) >= _MAX_CARDS:
-                return
-            path = os.path.join(self._directory, f"{holder}.lock")
-            try:
-                self._open[holder] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:  # gone already
-                continue
-
-    def says_died(self, lease: LeaseView) -> bool:
-        """Whether others had to give this lease back."""
-        card = self._open.get(_holder(lease))
-        return card is not None and os.pread(card, 1, 0) == RECLAIMED.encode()
-
-    def close(self) -> None:
-        """Close them all."""
-        self.keep(())
-
-
 class Diary:
     """Writes down what happened, look by look."""
 
-    def __init__(self, cards: Cards) -> None:
-        self._cards = cards
+    def __init__(self, endings: Cards | Verdicts) -> None:
+        self._endings = endings
         self._before: Snapshot | None = None
+        self._looked_at = time.time()
+        # Of a server that has lost what it knew: those who have not come back to it yet.
+        self._missing: set[str] = set()
         self._cancelled: set[str] = set()
         self.events: deque[Happening] = deque(maxlen=_MAX_EVENTS)
 
@@ -104,50 +74,117 @@ class Diary:
     def read(self, snapshot: Snapshot) -> tuple[Happening, ...]:
         """Note what differs from the last look; everything so far, oldest first."""
         if self._before is not None:
-            news = [*self._ends(self._before, snapshot), *_beginnings(self._before, snapshot)]
-            self.events.extend(sorted(news, key=lambda event: event.at))
-        self._before = snapshot
-        self._cards.keep(snapshot.leases)
+            is_settling = self._endings.is_settling
+            if is_settling:
+                snapshot = self._believed(self._before, snapshot)
+            self.events.extend(self._news(self._before, snapshot))
+            if not is_settling:
+                self._missing.clear()
+        self._before, self._looked_at = snapshot, time.time()
+        self._endings.keep(snapshot.leases)
         return tuple(self.events)
 
-    def _ends(self, before: Snapshot, after: Snapshot) -> Iterator[Happening]:
-        leases, now = {lease.id for lease in after.leases}, time.time()
-        for lease in before.leases:
-            if lease.id not in leases:
-                died = self._cards.says_died(lease)
-                held = output.brief_length(now - lease.since)
-                detail = f"without giving back, after {held}" if died else f"after {held}"
-                yield Happening(now, "died" if died else "released", label(lease), detail)
-        present = leases | {ticket.id for ticket in after.waiting}
+    def _news(self, before: Snapshot, after: Snapshot) -> list[Happening]:
+        """First what ended, for it may have made room for what began."""
+        begun = sorted(_beginnings(before, after), key=lambda event: event.at)
+        # All of it was after the last look, whatever another machine's clock says.
+        ended_at = max(self._looked_at, min([time.time(), *(event.at for event in begun)]))
+        begun = [replace(event, at=max(event.at, ended_at)) for event in begun]
+        return [*self._ends(before, after, ended_at), *begun]
+
+    def _believed(self, before: Snapshot, after: Snapshot) -> Snapshot:
+        """With those who were there before: they may only not have said so again yet."""
+        there = _works(after.leases) | _works(after.waiting)
+        leases = [lease for lease in before.leases if _work(lease) not in there]
+        waiting = [ticket for ticket in before.waiting if _work(ticket) not in there]
+        self._missing = {lease.id for lease in leases}
+        return replace(after, leases=(*after.leases, *leases), waiting=(*after.waiting, *waiting))
+
+    def _ends(self, before: Snapshot, after: Snapshot, at: float) -> Iterator[Happening]:
+        ended = _ended(before, after)
+        found = self._endings.find(ended)
+        for lease in ended:
+            kind, how = found.get(lease.id) or self._unmarked(lease)
+            held = f"after {output.brief_length(time.time() - lease.since)}"
+            yield Happening(at, kind, _name(lease), f"{how}, {held}" if how else held)
+        present = _works(after.leases) | _works(after.waiting)
         for ticket in before.waiting:
-            if ticket.id not in present:
+            if _work(ticket) not in present:
                 by_us = ticket.id in self._cancelled
-                waited = output.brief_length(now - ticket.since)
+                waited = output.brief_length(time.time() - ticket.since)
                 yield Happening(
-                    now,
+                    at,
                     "cancelled" if by_us else "left",
-                    label(ticket),
+                    _name(ticket),
                     f"after waiting {waited}" if by_us else f"the line after {waited}",
                 )
 
+    def _unmarked(self, lease: LeaseView) -> tuple[Kind, str]:
+        """The end of a lease that has left no trace."""
+        return ("ended", "not seen again") if lease.id in self._missing else ("released", "")
+
+
+# -- jobs, which have two tickets ---------------------------------------------------------
+
+
+def _work(one: LeaseView | WaitingView) -> object:
+    """What it is for. A job's worker asks, and its supervisor takes over with another ticket.
+
+    Two homes of one machine may have jobs of one number on a server: if those have the same
+    keys and no task, they are taken for one.
+    """
+    job = job_of(one.id)
+    host = one.holder.host or os.uname().nodename
+    return one.id if job is None else (job, host, one.task, one.keys)
+
+
+def _works(ones: Iterable[LeaseView | WaitingView]) -> set[object]:
+    return {_work(one) for one in ones}
+
+
+def _hands_over(lease: LeaseView) -> bool:
+    """Whether it is the worker's, which it gives back as soon as the supervisor has its own."""
+    job = job_of(lease.id)
+    return job is not None and not lease.holder.command.startswith(f"headway job {job}:")
+
+
+def _granted(before: Snapshot, after: Snapshot) -> list[LeaseView]:
+    known = {lease.id for lease in before.leases}
+    taken_over = _works([lease for lease in before.leases if _hands_over(lease)])
+    new = [lease for lease in after.leases if lease.id not in known]
+    return _one_each(lease for lease in new if _work(lease) not in taken_over)
+
+
+def _ended(before: Snapshot, after: Snapshot) -> list[LeaseView]:
+    known, go_on = {lease.id for lease in after.leases}, _works(after.leases)
+    over = [lease for lease in before.leases if lease.id not in known]
+    return _one_each(lease for lease in over if not (_hands_over(lease) and _work(lease) in go_on))
+
+
+def _one_each(leases: Iterable[LeaseView]) -> list[LeaseView]:
+    """One of each job's leases: the last, which is the supervisor's."""
+    return list({_work(lease): lease for lease in leases}.values())
+
+
+def _name(one: LeaseView | WaitingView) -> str:
+    """The same for all tickets of a job."""
+    job = job_of(one.id)
+    return label(one) if one.task or job is None else job_name(job)
+
 
 def _beginnings(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
-    running = {lease.id for lease in before.leases}
-    waited = {ticket.id: ticket for ticket in before.waiting}
-    for lease in after.leases:
-        if lease.id not in running:
-            ticket = waited.get(lease.id)
-            after_wait = (
-                f", waited {output.brief_length(lease.since - ticket.since)}" if ticket else ""
-            )
-            yield Happening(
-                lease.since, "granted", label(lease), output.joined(lease.keys) + after_wait
-            )
+    waited = {_work(ticket): ticket for ticket in before.waiting}
+    for lease in _granted(before, after):
+        ticket = waited.get(_work(lease))
+        after_wait = f", waited {output.brief_length(lease.since - ticket.since)}" if ticket else ""
+        yield Happening(
+            lease.since, "granted", _name(lease), output.joined(lease.keys) + after_wait
+        )
     for ticket in after.waiting:
-        if ticket.id not in waited and ticket.id not in running:
+        if _work(ticket) not in waited:
             blocked = ticket.blocked_by
             detail = f"number {ticket.position}, {blocked.key} is {blocked.in_words}"
-            yield Happening(ticket.since, "queued", label(ticket), detail)
+            yield Happening(ticket.since, "queued", _name(ticket), detail)
     limits = {line.key: line for line in before.limits}
     for line in after.limits:
         known = limits.get(line.key)
@@ -184,10 +221,6 @@ def _cools_anew(before: LimitView | None, after: LimitView) -> bool:
 def label(ticket: LeaseView | WaitingView) -> str:
     """What people call it: its task, or else its id."""
     return output.clean(ticket.task or ticket.id)
-
-
-def _holder(lease: LeaseView) -> str:
-    return lease.id.partition("-")[0]
 
 
 class Lookout:

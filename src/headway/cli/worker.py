@@ -13,6 +13,7 @@ import click
 from headway import config, stores
 from headway.cli import Failure, output
 from headway.cli.arguments import duration
+from headway.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from headway.jobs.post import Post
@@ -99,11 +100,25 @@ def stop(*, now: bool) -> int:
     if "HEADWAY_JOB" in os.environ:  # it waits for us
         output.data(f"Worker {pid} stops when this job and all others have ended.")
         return 0
-    if not now:
+    if not now and _may_run_something():
         output.talk(f"worker {pid} finishes what runs; --now would end it")
     post.wait_until_free()
     output.data(f"Worker {pid} stopped.")
     return 0
+
+
+def _may_run_something() -> bool:
+    """Whether a job runs; also if that cannot be found out."""
+    from headway.jobs.board import Board  # noqa: PLC0415
+
+    try:
+        board = Board(config.load())
+        try:
+            return bool(board.under_way())
+        finally:
+            board.database.close()
+    except (ConfigError, StoreUnavailable):
+        return True
 
 
 def _pid(post: Post) -> int | None:

@@ -27,6 +27,7 @@ import headway.stores.sqlite  # noqa: F401
 from headway import config, family
 from headway.errors import ConfigError
 from headway.jobs.attempt import tend
+from headway.turnstile import close_all
 from headway.wire import Wire, raise_limit_of_files, restore_limit_of_files
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Nursery:
             os.close(self._wake)
             os.close(self._woken)
             code = tend(self._home, wire)
+            close_all()  # else it would be taken for dead
         except BaseException:  # noqa: BLE001 - the last one who could show it
             sys.excepthook(*sys.exc_info())
         finally:
@@ -211,7 +213,7 @@ class Nursery:
                 os.close(charge.lifeline)
             if charge in self._spares:
                 self._spares.remove(charge)
-                if not os.WIFSIGNALED(status):
+                if not (os.WIFSIGNALED(status) or self._is_worker_gone):
                     # It cannot open the home, and that will not be better at once.
                     time.sleep(_RETRY_SECONDS)
             if charge.job is not None:

@@ -299,6 +299,15 @@ class RedisStore:
     def version(self) -> int:
         return self._looks.version()
 
+    def verdicts(self, ticket_ids: Sequence[str]) -> list[Decision]:
+        """How others have ended these tickets, anybody's; nothing of those that were given back."""
+        return self._looks.verdicts(ticket_ids)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether the server may have lost what it knew, and some may still come back to it."""
+        return self._session.settling_seconds is not None
+
     # -- news from others ---------------------------------------------------------------------
 
     def listen(self, timeout_seconds: float) -> None:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from headway.stores.base import Census, Outlook
 from headway.stores.book import new_state
-from headway.stores.redis_rows import everyone_from, pairs, state_from, terms_from, ticket_from
+from headway.stores.redis_rows import (
+    decision_from,
+    everyone_from,
+    pairs,
+    state_from,
+    terms_from,
+    ticket_from,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,7 +22,7 @@ if TYPE_CHECKING:
     from headway.limits import Terms
     from headway.stores.book import KeyState
     from headway.stores.redis_session import Session
-    from headway.tickets import Ticket
+    from headway.tickets import Decision, Ticket
 
 
 class Looks:
@@ -76,6 +84,10 @@ class Looks:
         offset = self._session.clock_offset()
         found = pairs(self._session.look(b"bystanders"))
         return [(at.decode(), int(rank) - offset) for at, rank in found]
+
+    def verdicts(self, ticket_ids: Sequence[str]) -> list[Decision]:
+        found = self._session.look(b"verdicts", ticket_ids) if ticket_ids else []
+        return [decision_from(*unpacked(message)) for message in found]
 
     def version(self) -> int:
         return int(self._session.look(b"version")[0])

@@ -88,6 +88,16 @@ function looks.positions(a)
   return found
 end
 
+-- How others have ended these tickets, as long as their holders have not taken note of it.
+function looks.verdicts(a)
+  local found = {}
+  for _, id in ipairs(a[1]) do
+    local message = redis.call('HGET', NS .. 'verdicts:' .. holder_of(id), id)
+    if message then found[#found + 1] = message end
+  end
+  return found
+end
+
 -- The machine and the home of a holder.
 local function home_of(holder)
   local card = redis.call('HGET', leases_of(holder), CARD)
