@@ -37,6 +37,10 @@ class Away(Rig):
         name = holder_name(self.holders[holder])
         return self._client.zscore(self._tag + "holders", name) is not None
 
+    def forget_all(self) -> None:
+        """The server loses everything, and nobody loses its connection."""
+        self._client.delete(*[each for each in self._client.scan_iter() if self._tag in each])
+
     def put(self, fact: str, value: float) -> None:
         """Have the server know something else of the namespace."""
         self._client.hset(self._tag + "meta", fact, repr(value))

@@ -122,7 +122,7 @@ class RedisStore:
         self._check(patient=patient)
         is_new = ticket.id not in self._own
         self._own[ticket.id] = ticket
-        calls = self._calls
+        calls, announced = self._calls, self._session.announcements
         try:
             kind, *told = self._known.ask(
                 b"request",
@@ -148,13 +148,18 @@ class RedisStore:
             return Refused(ticket.id, reason, key, tuple(held_by))
         token, at, ticket.arrival, ticket.rank, since, left = told
         ticket.since = float(since)
+        answer: Answer = Granted(ticket.id, token)
         if kind == "waiting":
             self._own.parked(ticket, at)
             self._set_due(left)
             self._due_is_known = self._calls == calls  # what was told meanwhile is newer
-            return Waiting(ticket.id)
-        ticket.token, ticket.at = token, None
-        return Granted(ticket.id, token)
+            answer = Waiting(ticket.id)
+        else:
+            ticket.token, ticket.at = token, None
+        if self._session.announcements != announced:
+            # Another thread may have told all that is ours before this was known to be.
+            self._session.has_gap = True
+        return answer
 
     # Who keeps arrivals tells them by the clock of its machine, as in a home; here they are
     # told by the server's.
@@ -175,6 +180,7 @@ class RedisStore:
             raise WouldBlock
         if ticket.id in self._doubted:
             raise self._link.unavailable(self._doubted.pop(ticket.id))
+        announced = self._session.announcements
         try:
             ended, *let_in = self._session.ask(
                 b"release", ticket.id, held_seconds, shortcut=short_release(ticket, held_seconds)
@@ -188,6 +194,10 @@ class RedisStore:
         except BaseException:  # Ctrl-C
             self._session.has_gap = True
             raise
+        if self._session.announcements != announced:
+            # Another thread may have told that it is ours before it was known not to be.
+            self._own[ticket.id] = ticket
+            self.release(ticket, held_seconds)
         return bool(ended == "released")
 
     def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
@@ -336,8 +346,12 @@ class RedisStore:
         own = [ticket.id for ticket in self._own.alive()]
         for first in range(0, len(own), _MANY_TICKETS):
             some = own[first : first + _MANY_TICKETS]
-            for ticket_id, row in self._session.ask(b"look", some):
-                self._own.decided(decision_from(ticket_id, row))
+            found = self._session.ask(b"look", some)
+            for ticket_id, row in found:
+                if row[0] != "unknown":
+                    self._own.decided(decision_from(ticket_id, row))
+            if any(row[0] == "unknown" for _, row in found):
+                self._session.announce()  # and hear what became of those
 
     def doze(self, timeout_seconds: float) -> bool:
         return self._inbox.is_ringing(timeout_seconds)

@@ -64,6 +64,8 @@ class Session:
         self._connection = link.connect()
         # What the server calls the present state of its knowledge.
         self._epoch = ""
+        # How often it was told what we hold and wait for.
+        self.announcements = 0
         # The server's clock at the last answer.
         self.now = 0.0
         # How far it is ahead of this machine's: the same for all processes of it, so that what
@@ -161,9 +163,11 @@ class Session:
 
     # -- being known ------------------------------------------------------------------------
 
-    def announce(self, deadline: float) -> None:
+    def announce(self, deadline: float | None = None) -> None:
         """Say who we are, what we hold and what we wait for."""
+        deadline = self._link.deadline() if deadline is None else deadline
         is_new = not self._epoch
+        self.announcements += 1  # before it: who is given something meanwhile sees that
         answer = self._operate(self._announcement, deadline)
         self._epoch, lost, is_alone, terms_version, offset = unpacked(answer[1])
         self._clock_offset = int(offset)

@@ -113,7 +113,7 @@ function operations.look(a)
   for _, id in ipairs(a[1]) do
     local ticket = book.ticket(id)
     if not ticket then
-      found[#found + 1] = {id, verdict_on(id) or {'revoked', 'the store does not know it any more'}}
+      found[#found + 1] = {id, verdict_on(id) or {'unknown'}}
     elseif not ticket.at then
       found[#found + 1] = {id, {'granted', ticket.token}}
     end
