@@ -68,11 +68,16 @@ class Server:
 
     def replica(self) -> Server:
         """Another one that knows what this one knows, and hears of what is new."""
-        self.client.config_set("repl-diskless-sync-delay", "0")
-        other = Server("--replicaof", "127.0.0.1", str(self.port), kind=self._kind)
-        while other.client.info("replication")["master_link_status"] != "up":
-            time.sleep(0.01)
+        other = Server(kind=self._kind, port=free_port())
+        other.follow(self)
         return other
+
+    def follow(self, other: Server) -> None:
+        """Become a replica of another one, and know what that knows."""
+        other.client.config_set("repl-diskless-sync-delay", "0")
+        self.client.replicaof("127.0.0.1", other.port)
+        while self.client.info("replication").get("master_link_status") != "up":
+            time.sleep(0.01)
 
     def other_client(self) -> Any:
         """Another connection to it, for commands that take long."""

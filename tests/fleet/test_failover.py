@@ -90,3 +90,21 @@ def test_a_replica_that_missed_everything(
     waiter.expect("granted")
     waiter.ask("leave", "left")
     newcomer.expect("granted")
+
+
+def test_a_server_that_was_a_replica_for_a_moment(
+    fleet: Fleet, server: Server, replica: Server
+) -> None:
+    """It is the same one, never started anew, and has forgotten what the other one missed."""
+    fleet.holding("k").ask("leave", "left")
+    server.client.wait(1, 0)
+    replica.promote()
+    holder = fleet.holding("k")
+
+    server.follow(replica)
+    server.promote()
+
+    newcomer = fleet.waiter("k")
+    assert newcomer.line_within(3.0) is None
+    holder.ask("leave", "left")
+    newcomer.expect("granted")

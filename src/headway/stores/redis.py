@@ -333,6 +333,9 @@ class RedisStore:
                 self._own.decided(decision_from(ticket_id, row))
         if self._due is not None and self._due <= time.monotonic():
             self.tend()
+        if self._inbox.has_broken:
+            self._inbox.has_broken = False
+            self._session.doubt()
         if self._inbox.has_gap or self._session.has_gap:
             self._inbox.has_gap = self._session.has_gap = False
             try:

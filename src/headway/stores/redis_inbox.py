@@ -50,8 +50,9 @@ class Inbox:
         # Re-entrant: a signal handler may interrupt whoever waits here.
         self._mutex = _thread.RLock()
         self._users, self._is_closed, self._descriptors = 0, False, [*self._bell, *self._alarm]
-        # Whether messages may have been lost since the last look.
-        self.has_gap = True
+        # Whether messages may have been lost since the last look; and whether a read broke, as it
+        # does when the server becomes a replica.
+        self.has_gap, self.has_broken = True, False
 
     def receive(self, seconds: float) -> list[list[Any]]:
         """The messages that come within this time, as soon as there are some."""
@@ -131,6 +132,7 @@ class Inbox:
         connection, self._connection = self._connection, None
         self.has_gap, self._is_asking = True, False
         if connection is not None:
+            self.has_broken = True
             self._doubtful_until = time.monotonic() + self._silence_seconds + _SLACK_SECONDS
             connection.disconnect()
 

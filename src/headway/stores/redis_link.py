@@ -187,6 +187,8 @@ class Connection:
         # Which server this is, and for how long it has surely forgotten nothing. Another one may
         # not know what the last one knew.
         self.server, self.uptime_seconds = "", 0
+        # Whether that may be another one by now, though the connection has lasted.
+        self.is_doubted = False
         # How often it was opened: what was said on an earlier one may still arrive.
         self.number = 0
         # Why whoever is at it now asks again.
@@ -269,6 +271,8 @@ class Connection:
         if self.is_closed:
             raise StoreClosed
         left = max(_LEAST_SECONDS, deadline - time.monotonic())
+        if self.is_doubted:
+            self.hang_up()
         if self.server:
             self._connection._sock.settimeout(left)  # noqa: SLF001 - not from the beginning
             return
@@ -278,7 +282,9 @@ class Connection:
         facts = self._info(b"all")
         uptime = int(facts.get("uptime_in_seconds", 0))
         self.uptime_seconds = 0 if _may_have_forgotten(facts) else uptime
-        self.server = facts.get("run_id", "unnamed")
+        # One that was a replica for a while has what the other one had.
+        promoted_at = facts.get("second_repl_offset", "-1")
+        self.server = f"{facts.get('run_id', 'unnamed')}.{promoted_at}"
 
     def _info(self, *sections: bytes) -> dict[str, str]:
         told = self._command(b"INFO", *sections).decode()
@@ -306,7 +312,7 @@ class Connection:
 
     def hang_up(self) -> None:
         """Begin anew with the next command."""
-        self.server, self.has_gap = "", True
+        self.server, self.has_gap, self.is_doubted = "", True, False
         self._connection.disconnect()
         self._connection = self._link.new_connection()
 

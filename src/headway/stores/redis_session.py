@@ -109,6 +109,10 @@ class Session:
     def has_gap(self, is_so: bool) -> None:
         self._connection.has_gap = is_so
 
+    def doubt(self) -> None:
+        """Have the server say again which one it is, before anything else is asked."""
+        self._connection.is_doubted = True
+
     def _look(self, name: bytes, arguments: Sequence[object], shortcut: Sequence[bytes]) -> Any:
         deadline = self._link.deadline()
         while True:
@@ -121,6 +125,8 @@ class Session:
                 self._is_usual = False
             if answer[0] == b"ok":
                 break
+            if answer[0] == b"epoch" and self._epoch:
+                self.doubt()
             if answer[0] != b"more":
                 self.announce(deadline)
         _, result, news, now, buried, terms_version, settling_seconds = answer
