@@ -7,13 +7,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from logging import Logger
 
-# Whoever has a voice of its own on a terminal gives it to the log here.
-prepare: Callable[[], None] = lambda: None  # noqa: E731 - replaced as a whole
+# Whoever has a voice of its own on a terminal gives it to the log here, before its first word.
+prepare: Callable[[], None] | None = None
 
 
 def log() -> Logger:
     """Where to write what no event and no error says."""
+    global prepare
     import logging  # noqa: PLC0415
 
-    prepare()
+    first, prepare = prepare, None
+    if first is not None:
+        first()
     return logging.getLogger("headway")

@@ -206,7 +206,7 @@ def test_follows_the_size_of_the_window(shell: Shell, crowd: Crowd) -> None:
     shows(top, "WAITING 6")
     top.resize(120, 40)
     until(lambda: frame(top).count("\n") == 39, "40 rows")
-    shows(top, "a-task-with-quite-a-long-name-8")
+    shows(top, crowd.waiting()[-1])
     top.resize(60, 15)
     until(lambda: frame(top).count("\n") == 14, "15 rows")
     shows(top, "q quit")

@@ -19,11 +19,11 @@ def governor() -> Governor:
 
 
 def say_warnings(say: Callable[[str], None]) -> None:
-    """Have what Headway logs said in one line each, as the command line says everything."""
+    """Have what Headway logs said in one line each, and from now on in this way alone."""
     logger = logging.getLogger("headway")
-    if not any(isinstance(handler, _Talk) for handler in logger.handlers):
-        logger.addHandler(_Talk(say))
-        logger.propagate = False
+    logger.handlers = [each for each in logger.handlers if not isinstance(each, _Talk)]
+    logger.addHandler(_Talk(say))
+    logger.propagate = False
 
 
 class _Talk(logging.Handler):
