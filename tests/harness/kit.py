@@ -50,6 +50,7 @@ class Stage:
         self.environ = {
             _STAGE: str(directory),
             "XDG_DATA_HOME": str(directory / "data"),
+            "GEMINI_CLI_HOME": str(directory),
             "HERE": str(directory),
         }
         self._programs: list[subprocess.Popen[str]] = []

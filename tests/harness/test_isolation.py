@@ -1,4 +1,4 @@
-"""Isolation is by task: each has its own output, session and files; opencode's database is warm."""
+"""Isolation is by task: each has its own output, session and files; what they share is ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.harness.kit import HARNESSES, until
 from tests.harness.speech import spoken
 
-from headway.harness import Cancellation, OpenCode, warming
+from headway.harness import Cancellation, Gemini, OpenCode, warming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,17 @@ if [ ! -e "$db" ]; then
     rmdir "$HERE/migrating"
 fi
 if [ "$1" = db ]; then echo "$db"; exit; fi
+"""
+
+# As the real one: settings of an older form are written anew, in place, by whoever reads them.
+OLD_SETTINGS = """
+settings="$GEMINI_CLI_HOME/.gemini/settings.json"
+case "$(cat "$settings")" in
+    new) ;;
+    old) : > "$settings"; echo old >> "$HERE/rewritten"; sleep 0.1; echo new > "$settings" ;;
+    *) echo "Please fix the configuration file(s)" >&2; exit 52 ;;
+esac
+if [ "$1" = --version ]; then echo 0.61.0; exit; fi
 """
 
 
@@ -205,3 +216,24 @@ def test_a_stamp_that_says_nothing_true_is_cold(stage: Stage, text: str) -> None
 
     assert not warming.is_warm(str(stamp), __file__)
     assert not warming.is_warm(str(stage.directory / "none"), __file__)
+
+
+# -- gemini's ----------------------------------------------------------------------------------
+
+
+def test_eight_copies_of_gemini_find_settings_of_its_own_form(stage: Stage) -> None:
+    """One has written them anew before; without any there is nothing to do."""
+    settings = stage.directory / ".gemini/settings.json"
+    path = stage.script("gemini", OLD_SETTINGS + spoken("gemini"))
+    agent = Gemini(executable=path, env=stage.environ, max_concurrent=8)
+    assert agent.preparation(path, stage.environ) is None
+
+    settings.parent.mkdir()
+    settings.write_text("old\n")
+    results = burst(agent, [f"t{i}" for i in range(8)])
+
+    assert [(result.status, result.reason) for result in results] == [("succeeded", None)] * 8
+    assert stage.lines("rewritten") == ["old"]
+    assert agent.preparation(path, stage.environ) is None
+    os.utime(path, ns=(1, 1))
+    assert agent.preparation(path, stage.environ) is not None

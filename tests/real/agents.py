@@ -151,7 +151,7 @@ class Gemini:
     def settings(self, home: Path, url: str) -> dict[str, str]:
         settings = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
-            "general": {"enableAutoUpdate": False, "disableAutoUpdate": True, "maxAttempts": 3},
+            "general": {"enableAutoUpdate": False, "maxAttempts": 3},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
         }

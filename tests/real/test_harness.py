@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.real.agents import Gemini
 from tests.real.harnessed import harness, left_over
 
 from headway import Governor
@@ -104,6 +108,23 @@ def test_several_work_side_by_side(
     ]
     assert len({result.session_id for result in results}) == tasks
     assert server.peak() <= most
+
+
+@pytest.mark.parametrize("agent", [Gemini()], indirect=True, ids=["gemini"])
+def test_gemini_has_rewritten_old_settings_before_it_works(equipped: Equipped) -> None:
+    """It does so in place, and copies that start just then would read half of them."""
+    settings = equipped.home / ".gemini/settings.json"
+    old = json.loads(settings.read_text())
+    old["general"]["disableAutoUpdate"] = True
+    settings.write_text(json.dumps(old))
+    environ = {**os.environ, **equipped.environ}
+
+    words = harness(equipped).preparation(equipped.program, environ)
+
+    assert words is not None
+    subprocess.run(words, env=environ, cwd=equipped.directory, check=True, timeout=100)
+    assert "disableAutoUpdate" not in json.loads(settings.read_text())["general"]
+    assert harness(equipped).preparation(equipped.program, environ) is None
 
 
 def test_a_limit_of_the_home_holds_for_all_instances(equipped: Equipped, server: Server) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
-from headway import keys
+from headway import interpreter, keys
+from headway.harness import warming
 from headway.harness.base import Harness, Invocation
 from headway.harness.events import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headway.harness.order import Order
     from headway.harness.records import Record
     from headway.harness.story import Story
@@ -22,7 +26,11 @@ _CUT = re.compile(r"incomplete|premature|terminated|stream ended", re.IGNORECASE
 
 
 class Gemini(Harness):
-    """Runs prompts through Gemini CLI."""
+    """Runs prompts through Gemini CLI.
+
+    After an update it rewrites the user's settings where they are in an older form, in place:
+    a copy that starts at that moment reads half a file. So one copy looks at them before.
+    """
 
     program = "gemini"
     install_hint = "npm install -g @google/gemini-cli"
@@ -36,6 +44,14 @@ class Gemini(Harness):
         if self.auto_approve:
             environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
         return Invocation(words=[*words, *self.arguments], prompt=order.prompt, environ=environ)
+
+    def preparation(self, program: str, environ: Mapping[str, str]) -> list[str] | None:
+        home = environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "/")
+        settings = os.path.join(home, ".gemini", "settings.json")
+        stamp = f"{settings}.headway"
+        if not os.path.exists(settings) or warming.is_warm(stamp, program):
+            return None
+        return interpreter.words("headway.harness.warming", stamp, program, "--version")
 
     def llm_key(self, model: str | None) -> str:
         return keys.llm_key("gemini", model)
