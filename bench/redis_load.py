@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _IDLE_BEATS = 10
+_WAITING_SECONDS = 20.0
 
 
 class Fleet:
@@ -45,9 +47,27 @@ class Fleet:
 
     def cost_of_idling_us(self) -> float:
         """How much of the server's processor it takes that one process lives for a beat."""
+        seconds = _IDLE_BEATS * self.first._session.pause_seconds
+        return self._cost_of_a_second_us(seconds) * seconds / _IDLE_BEATS
+
+    def cost_of_waiting_us(self) -> float:
+        """How much it takes that one process waits for a second."""
+        lease = self.request(self.first, is_granted=True)
+        waits = [threading.Thread(target=_wait, args=(governor,)) for governor in self._idle]
+        for each in waits:
+            each.start()
+        while self.first.survey((LIMITED_KEY,))[0].waiting < len(waits):
+            time.sleep(0.01)
+        cost_us = self._cost_of_a_second_us(_WAITING_SECONDS)
+        self.first.release(lease, 0)
+        for each in waits:
+            each.join()
+        return cost_us
+
+    def _cost_of_a_second_us(self, seconds: float) -> float:
         before = self._busy_seconds()
-        time.sleep(_IDLE_BEATS * self.first._session.pause_seconds)
-        return (self._busy_seconds() - before) / _IDLE_BEATS / len(self._idle) * 1e6
+        time.sleep(seconds)
+        return (self._busy_seconds() - before) / seconds / len(self._idle) * 1e6
 
     def request(self, store: RedisStore, *, is_granted: bool) -> Ticket:
         ticket = Ticket(store.new_id(), (KEY,), path((KEY,)))
@@ -81,6 +101,11 @@ class Fleet:
         self._client.close()
 
 
+def _wait(governor: Governor) -> None:
+    with governor.slot(KEY):
+        pass
+
+
 def _store() -> RedisStore:
     store, _ = open_store(None)
     assert isinstance(store, RedisStore)
@@ -102,7 +127,7 @@ def _measure(fleet: Fleet, times: int, many: int, others: int) -> list[Row]:
     first, crowd = fleet.first, fleet.crowd
     pair = fleet.cost_us(lambda: first.release(fleet.request(first, is_granted=True), 0), times)
     process = fleet.size(fleet.come, others)
-    idling = fleet.cost_of_idling_us()
+    idling, listening = fleet.cost_of_idling_us(), fleet.cost_of_waiting_us()
     relay = Relay(fleet)
     waiting = fleet.size(lambda: fleet.request(crowd, is_granted=False), many)
     last = fleet.request(crowd, is_granted=False)
@@ -110,6 +135,7 @@ def _measure(fleet: Fleet, times: int, many: int, others: int) -> list[Row]:
         Row("acquire + release, nobody waits", "µs", pair),
         Row("one process more", "bytes", process),
         Row(f"it lives for a beat, one of {others}", "µs", idling),
+        Row("it waits for a second", "µs", listening),
         Row("one more that waits", "bytes", waiting),
         Row("a look at a place in line", "µs", fleet.cost_us(partial(_look, crowd, last), times)),
         Row(f"hand-over of {many:,}, and a new one", "µs", fleet.cost_us(relay.hand_over, times)),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.crash.kit import PATIENCE_SECONDS
 from tests.fleet.conftest import LEASE_SECONDS
+from tests.slots.support import Worker, is_waiting, until
 
 from headway import Governor, StoreUnavailable
+from headway.stores import redis_inbox
 from headway.stores.redis_link import Connection, Link
 
 if TYPE_CHECKING:
@@ -61,6 +63,30 @@ def test_a_waiter_that_only_seems_to_be_connected(fleet: Fleet, proxy: Proxy) ->
     holder.ask("leave", "left")
 
     waiter.expect("granted")
+
+
+def test_a_wake_up_that_gets_lost_is_found_before_its_connection_is_given_up(
+    server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits and hears not even the ends of its reads asks on its other connection."""
+    monkeypatch.setattr(redis_inbox, "_SLACK_SECONDS", 1e6)
+    monkeypatch.setenv("HEADWAY_LIMITS", "k=1")
+    with Governor(server.url) as other, Governor(proxy.url) as governor:
+        slot = other.slot("k", timeout=PATIENCE_SECONDS)
+        slot.__enter__()
+        next_slot = governor.slot("k", task="next")
+        worker = Worker(next_slot.__enter__)
+        until(lambda: is_waiting(governor, "next"))
+        store: Any = governor._store
+        until(lambda: not store._inbox.has_gap)
+        connection = store._inbox._connection
+        proxy.cut(b"BLPOP")
+
+        slot.__exit__(None, None, None)
+
+        worker.result()
+        next_slot.__exit__(None, None, None)
+        assert store._inbox._connection is connection
 
 
 @pytest.mark.parametrize("operation", ["request", "release", "withdraw"])

@@ -2,8 +2,8 @@
 
 A message stays in the list until it is read, so none is lost while the connection lasts. The
 read is left waiting from one look to the next: nothing is asked for again and again. It ends
-by itself as often as the process is heard, so that a connection that only seems to last is
-found out.
+by itself as often as the process is heard, and sooner while somebody waits, so that a connection
+that only seems to last is found out.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _PAUSE_SECONDS = 0.25
 _MOST_MESSAGES = 1000
 # The end of a read may be late by so much.
 _SLACK_SECONDS = 1.0
+# While somebody waits a read ends after the one, and who has heard nothing for the other looks
+# for lost messages in another way.
+_READ_SECONDS, _SILENCE_SECONDS = 0.75, 0.95
 
 
 class Inbox:
@@ -43,6 +46,8 @@ class Inbox:
         self._is_asking = False
         # When a connection that lasts would have been heard at the latest.
         self._heard_by = 0.0
+        # Since when somebody waits and has heard nothing; and when one last did wait.
+        self._silent_since = self._waited_at = 0.0
         # Until when the read of a connection that broke may wait on, and take a message with it.
         self._doubtful_until: float | None = None
         self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -59,7 +64,7 @@ class Inbox:
         with self._used():
             try:
                 if self._connection is None:
-                    self._connect()
+                    self._connect(seconds)
                 return [unpacked(message) for message in self._messages(seconds)]
             except (RedisError, OSError):
                 self._hang_up()
@@ -74,16 +79,31 @@ class Inbox:
         found = []
         if self._is_asking or seconds > 0:
             if not self._is_asking:
-                self._ask()
-            if not self._is_there(self._connection, self._bell[0], seconds):
+                self._ask(seconds)
+            if not self._hears_within(seconds):
                 return []
             found = self._read()
             if seconds > 0:
                 return found
         self._connection.send_command(b"LPOP", self._list, _MOST_MESSAGES)
         found += self._connection.read_response() or ()
-        self._ask()
+        self._ask(seconds)
         return found
+
+    def _hears_within(self, seconds: float) -> bool:
+        """Whether there is something to read; who has waited too long for it sees a gap."""
+        now = time.monotonic()
+        if now - self._waited_at > _PAUSE_SECONDS:  # nobody did until now
+            self._silent_since = now
+        left = self._silent_since + _SILENCE_SECONDS - now
+        is_heard = self._is_there(self._connection, self._bell[0], min(seconds, left))
+        if seconds > 0:
+            now = self._waited_at = time.monotonic()
+            if is_heard:
+                self._silent_since = now
+            elif now >= self._silent_since + _SILENCE_SECONDS:
+                self.has_gap, self._silent_since = True, now
+        return is_heard
 
     def _read(self) -> list[bytes]:
         """The message that was asked for, if there is one and not only the end of a read."""
@@ -117,14 +137,17 @@ class Inbox:
             os.read(bell, 4096)
         return descriptor in ready or time.monotonic() > self._heard_by
 
-    def _connect(self) -> None:
+    def _connect(self, seconds: float) -> None:
         connection = self._link.new_connection()
         connection.connect()
         self._connection, self.has_gap = connection, True
-        self._ask()
+        self._ask(seconds)
 
-    def _ask(self) -> None:
-        self._connection.send_command(b"BLPOP", self._list, f"{self._silence_seconds:.3f}")
+    def _ask(self, seconds: float) -> None:
+        """Begin a read: a long one, unless somebody waits for what it brings."""
+        lasts = min(self._silence_seconds, _READ_SECONDS) if seconds > 0 else self._silence_seconds
+        self._connection.send_command(b"BLPOP", self._list, f"{lasts:.3f}")
+        # As for a long one: a server that is slow for a moment need not see everybody come anew.
         self._heard_by = time.monotonic() + self._silence_seconds + _SLACK_SECONDS
         self._is_asking = True
 
