@@ -8,6 +8,9 @@ import pytest
 from tests.fleet.conftest import on_each_server
 from tests.fleet.server import Server, free_port
 
+from headway.stores import open_store
+from headway.tickets import Granted, Ticket
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -108,3 +111,26 @@ def test_a_server_that_was_a_replica_for_a_moment(
     assert newcomer.line_within(3.0) is None
     holder.ask("leave", "left")
     newcomer.expect("granted")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_one_that_did_not_notice_that_its_server_was_a_replica(
+    fleet: Fleet, server: Server, replica: Server, *, is_known: bool
+) -> None:
+    """The server knows nothing of its slot, or not even of itself; it has it all the same."""
+    fleet.holding("k").ask("leave", "left")
+    store, _ = open_store(server.url)
+    if is_known:
+        store.version()
+    server.client.wait(1, 0)
+    replica.promote()
+    ticket = Ticket(store.new_id(), ("k",), ("k",))
+    assert isinstance(store.request(ticket, wait=True), Granted)
+
+    server.follow(replica)
+    server.promote()
+
+    assert not store.is_lost(ticket)
+    assert store.census().states["k"].used == 1
+    assert store.is_settling
+    store.close()

@@ -222,9 +222,7 @@ class RedisStore:
 
     def is_lost(self, ticket: Ticket) -> bool:
         if ticket.verdict is None and ticket.id in self._own:
-            row = self._session.ask(b"is_lost", ticket.id)
-            if row[0] != "held":
-                self._own.decided(decision_from(ticket.id, row))
+            self._look_after([ticket.id])
         return isinstance(ticket.verdict, Revoked)
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
@@ -348,13 +346,16 @@ class RedisStore:
         """Find what messages should have told that may be lost."""
         own = [ticket.id for ticket in self._own.alive()]
         for first in range(0, len(own), _MANY_TICKETS):
-            some = own[first : first + _MANY_TICKETS]
-            found = self._session.ask(b"look", some)
-            for ticket_id, row in found:
-                if row[0] != "unknown":
-                    self._own.decided(decision_from(ticket_id, row))
-            if any(row[0] == "unknown" for _, row in found):
-                self._session.announce()  # and hear what became of those
+            self._look_after(own[first : first + _MANY_TICKETS])
+
+    def _look_after(self, ticket_ids: Sequence[str]) -> None:
+        """Learn what became of some of our tickets."""
+        found = self._session.ask(b"look", ticket_ids)
+        for ticket_id, row in found:
+            if row[0] != "unknown":
+                self._own.decided(decision_from(ticket_id, row))
+        if any(row[0] == "unknown" for _, row in found):
+            self._session.announce()  # and hear what became of those
 
     def doze(self, timeout_seconds: float) -> bool:
         return self._inbox.is_ringing(timeout_seconds)

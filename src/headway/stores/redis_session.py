@@ -125,8 +125,6 @@ class Session:
                 self._is_usual = False
             if answer[0] == b"ok":
                 break
-            if answer[0] == b"epoch" and self._epoch:
-                self.doubt()
             if answer[0] != b"more":
                 self.announce(deadline)
         _, result, news, now, buried, terms_version, settling_seconds = answer
@@ -170,9 +168,15 @@ class Session:
     # -- being known ------------------------------------------------------------------------
 
     def announce(self, deadline: float | None = None) -> None:
-        """Say who we are, what we hold and what we wait for."""
+        """Say who we are, what we hold and what we wait for.
+
+        Who has to say so again may speak to a server that is another one by now, and would take
+        us for dead instead of believing us.
+        """
         deadline = self._link.deadline() if deadline is None else deadline
         is_new = not self._epoch
+        if not is_new:
+            self.doubt()
         self.announcements += 1  # before it: who is given something meanwhile sees that
         answer = self._operate(self._announcement, deadline)
         self._epoch, lost, is_alone, terms_version, offset = unpacked(answer[1])

@@ -121,11 +121,6 @@ function operations.look(a)
   return found
 end
 
-function operations.is_lost(a)
-  if book.lease(a[1]) then return {'held'} end
-  return verdict_on(a[1]) or {'revoked', 'the store does not know it any more'}
-end
-
 function operations.cancel(a)
   local ticket = book.ticket(a[1])
   if not ticket or not ticket.at then return {false} end
