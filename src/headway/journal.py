@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -9,6 +11,8 @@ if TYPE_CHECKING:
 
 # Whoever has a voice of its own on a terminal gives it to the log here, before its first word.
 prepare: Callable[[], None] | None = None
+# Re-entrant: that may have something to say itself.
+_preparing = _thread.RLock()
 
 
 def log() -> Logger:
@@ -16,7 +20,8 @@ def log() -> Logger:
     global prepare
     import logging  # noqa: PLC0415
 
-    first, prepare = prepare, None
-    if first is not None:
-        first()
+    with _preparing:  # the second to speak has the same voice
+        first, prepare = prepare, None
+        if first is not None:
+            first()
     return logging.getLogger("headway")

@@ -8,11 +8,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.cli.kit import PROGRAM, until
+from tests.slots.support import Worker
 
+from headway import journal
 from headway.cli import waiting_line
 from headway.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
     from tests.cli.kit import Shell
 
@@ -189,26 +193,70 @@ def test_the_live_line_fits_a_narrow_window(shell: Shell) -> None:
     assert all(len(part) < 40 for part in drawn)
 
 
+def _live_line(
+    monkeypatch: pytest.MonkeyPatch, look: Callable[[], object]
+) -> waiting_line.WaitingLine:
+    """One that is drawn, for a ticket that is looked for in this way."""
+    monkeypatch.setattr(waiting_line, "_TICK_SECONDS", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    governor: Any = type("Governor", (), {"snapshot": staticmethod(look)})
+    event: Any = type("Event", (), {"ticket_id": "x-1"})
+    line = waiting_line.WaitingLine(governor)
+    line.show(event)
+    return line
+
+
 def test_the_live_line_outlives_a_store_that_fails_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It tries again, and does not end with a trace on the terminal."""
     looks = []
 
-    class Failing:
-        def snapshot(self) -> None:
-            looks.append(1)
-            raise StoreUnavailable("the home", "someone is inside")
+    def fail() -> None:
+        looks.append(1)
+        raise StoreUnavailable("the home", "someone is inside")
 
-    monkeypatch.setattr(waiting_line, "_TICK_SECONDS", 0.01)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    governor: Any = Failing()
-    event: Any = type("Event", (), {"ticket_id": "x-1"})
-    line = waiting_line.WaitingLine(governor)
-
-    line.show(event)
+    line = _live_line(monkeypatch, fail)
     until(lambda: len(looks) > 1, "the second look")
     line.end(None)
+
+
+def test_others_may_have_something_to_say_while_the_live_line_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither waits for the other; what is said after the wait erases nothing of the command's."""
+    looks = []
+
+    def hear_of_trouble() -> Any:
+        said = Worker(lambda: journal.log().warning("the server is slow"))
+        said.end()
+        looks.append(1)
+        return type("Snapshot", (), {"waiting": ()})
+
+    line = _live_line(monkeypatch, hear_of_trouble)
+    until(lambda: len(looks) > 1, "the second look")
+    line.end(None)
+    capfd.readouterr()
+
+    journal.log().warning("it is back")
+
+    assert capfd.readouterr().err == "headway: warning: it is back\n"
+
+
+def test_whoever_speaks_second_has_the_voice_that_the_first_one_prepares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits for that."""
+    second: list[Worker[object]] = []
+
+    def prepare() -> None:
+        second.append(Worker(journal.log))
+        second[0].join(0.2)
+        assert second[0].is_alive()
+
+    monkeypatch.setattr(journal, "prepare", prepare)
+    journal.log()
+    second[0].end()
 
 
 def test_a_dead_holder_is_told_on_a_line_of_its_own(shell: Shell) -> None:

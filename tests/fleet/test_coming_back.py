@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headway.stores.redis import RedisStore
-from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
+from headway.tickets import Refused, Revoked, Ticket, Waiting, Withdrawn
 
 if TYPE_CHECKING:
     from tests.fleet.away import Away
@@ -216,56 +216,3 @@ def test_a_namespace_is_forgotten_though_nobody_had_the_time_to_say_so(away: Awa
     away.cool("z")
 
     assert away.without_end() == {"clock"}
-
-
-def _interrupt(away: Away, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the next answer, before that is noted, all is lost and another thread announces."""
-    session = away.holders[1]._session  # type: ignore[attr-defined]
-    ask = session.ask
-
-    def interrupted(operation: bytes, *arguments: object, **options: object) -> object:
-        answer = ask(operation, *arguments, **options)
-        if operation == name.encode():
-            monkeypatch.undo()
-            away.forget_all()
-            for holder in reversed(away.holders):
-                holder.version()
-        return answer
-
-    monkeypatch.setattr(session, "ask", interrupted)
-
-
-@pytest.mark.parametrize("is_free", [True, False])
-def test_what_is_decided_while_another_thread_says_what_is_ours(
-    away: Away, monkeypatch: pytest.MonkeyPatch, *, is_free: bool
-) -> None:
-    """It is said as well, as soon as it is known."""
-    away.limit(k=2 if is_free else 1)
-    running = away.ask("k", by=0)
-    away.holders[1].listen(0)  # nothing is in doubt
-    _interrupt(away, "request", monkeypatch)
-    ticket, answer = away.ask_unseen("k", by=1)
-    assert isinstance(answer, Granted if is_free else Waiting)
-
-    away.holders[1].listen(0)
-    away.house._settle()  # type: ignore[attr-defined]
-
-    assert away.used("k") == (2 if is_free else 1)
-    away.store.release(running, 1.0)
-    away.holders[1].listen(1)
-    assert ticket.token
-    assert away.used("k") == 1
-
-
-def test_what_is_given_back_while_another_thread_says_what_is_ours(
-    away: Away, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does not come back for good."""
-    away.limit(k=1)
-    ticket, _ = away.ask_unseen("k", by=1)
-    _interrupt(away, "release", monkeypatch)
-
-    assert away.holders[1].release(ticket, 1.0)
-
-    away.house._settle()  # type: ignore[attr-defined]
-    assert away.used("k") == 0

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.crash.kit import PATIENCE_SECONDS
 from tests.fleet.conftest import on_each_server
 from tests.fleet.server import Server, free_port
+from tests.slots.support import until
 
+from headway import Governor
 from headway.stores import open_store
+from headway.stores.redis import RedisStore
 from headway.tickets import Granted, Ticket
 
 if TYPE_CHECKING:
@@ -119,7 +123,7 @@ def test_one_that_did_not_notice_that_its_server_was_a_replica(
 ) -> None:
     """The server knows nothing of its slot, or not even of itself; it has it all the same."""
     fleet.holding("k").ask("leave", "left")
-    store, _ = open_store(server.url)
+    store = _store(server)
     if is_known:
         store.version()
     server.client.wait(1, 0)
@@ -134,3 +138,24 @@ def test_one_that_did_not_notice_that_its_server_was_a_replica(
     assert store.census().states["k"].used == 1
     assert store.is_settling
     store.close()
+
+
+def test_a_server_that_forgets_that_it_was_a_replica(replica: Server) -> None:
+    """One without replicas does so after an hour; it is the same one as before."""
+    replica.promote()
+    replica.client.config_set("repl-backlog-ttl", "1")
+    with Governor(replica.url) as governor:
+        with governor.slot("k", timeout=PATIENCE_SECONDS):
+            until(lambda: replica.client.info("replication")["second_repl_offset"] == -1)
+            newcomer = _store(replica)
+            newcomer.version()
+            assert not newcomer.is_settling
+            newcomer.close()
+        with governor.slot("k", wait=False):
+            pass
+
+
+def _store(server: Server) -> RedisStore:
+    store, _ = open_store(server.url)
+    assert isinstance(store, RedisStore)
+    return store

@@ -132,6 +132,32 @@ def test_what_comes_late_is_not_done(
         assert other.snapshot().leases == ()
 
 
+def test_a_grant_whose_answer_is_the_last_that_gets_through(
+    server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked is told that the server is away; when it is back, the slot is free."""
+    monkeypatch.setenv("HEADWAY_LIMITS", "k=1")
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1s")
+    with Governor(server.url) as other, Governor(proxy.url) as governor:
+        for _ in range(2):
+            with governor.slot("k", timeout=PATIENCE_SECONDS):
+                pass
+        proxy.lost_answer = b"request"
+        threading.Thread(target=_cut_after_a_loss, args=(proxy,), daemon=True).start()
+        with pytest.raises(StoreUnavailable):
+            governor.slot("k").__enter__()
+
+        proxy.heal()
+
+        until(lambda: other.capacity("k").used == 0)
+        assert governor.capacity("k").used == 0
+
+
+def _cut_after_a_loss(proxy: Proxy) -> None:
+    proxy.lost.wait()
+    proxy.cut()
+
+
 def _wait_in_vain(governor: Governor) -> None:
     with pytest.raises(TimeoutError):
         governor.slot("k", timeout=0.01).__enter__()

@@ -31,7 +31,8 @@ class WaitingLine:
         self._began_at = time.monotonic()
         self._ticket_id = ""
         self._seconds_a_place: float | None = None
-        # Re-entrant: looking for what to draw may find a dead holder, which is said at once.
+        # Re-entrant: a signal handler may have something to say. Nothing is looked for while it is
+        # kept: that may find a dead holder, and whoever says so has to draw.
         self._drawing = _thread.RLock()
         self._over = _thread.allocate_lock()
         self._over.acquire()
@@ -60,7 +61,8 @@ class WaitingLine:
     def _say(self, text: str) -> None:
         """Say something else meanwhile; a live line is drawn again below it."""
         with self._drawing:
-            self._erase()
+            if self._ticket_id:
+                self._erase()
             output.talk(text)
 
     def _erase(self) -> None:
@@ -71,24 +73,21 @@ class WaitingLine:
 
     def _keep_drawing(self) -> None:
         while True:
-            with self._drawing:
-                if not self._ticket_id:
-                    return
-                try:
-                    self._draw()
-                except (HeadwayError, OSError):
-                    pass  # the store or the terminal may be back the next time
+            try:
+                self._draw(self._governor.snapshot())
+            except (HeadwayError, OSError):
+                pass  # the store or the terminal may be back the next time
             if self._over.acquire(True, _TICK_SECONDS):
                 return
 
-    def _draw(self) -> None:
-        snapshot = self._governor.snapshot()
-        row = next((row for row in snapshot.waiting if row.id == self._ticket_id), None)
-        if row is None:
-            return
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        text = f"headway: {_sentence(snapshot, row)}"[: columns - 1]
-        output.draw(f"\r\x1b[K{text}")
+    def _draw(self, snapshot: Snapshot) -> None:
+        with self._drawing:
+            row = next((row for row in snapshot.waiting if row.id == self._ticket_id), None)
+            if row is None:
+                return
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            text = f"headway: {_sentence(snapshot, row)}"[: columns - 1]
+            output.draw(f"\r\x1b[K{text}")
 
     # -- no terminal -----------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class Gemini(Harness):
         stamp = f"{settings}.headway"
         if not os.path.exists(settings) or warming.is_warm(stamp, program):
             return None
-        return interpreter.words("headway.harness.warming", stamp, program, "--version")
+        return interpreter.words("headway.harness.warming", stamp, settings, program, "--version")
 
     def llm_key(self, model: str | None) -> str:
         return keys.llm_key("gemini", model)

@@ -53,7 +53,7 @@ class OpenCode(Harness):
         stamp = f"{database}.headway"
         if environ.get("OPENCODE_DB") == ":memory:" or warming.is_warm(stamp, program):
             return None
-        return interpreter.words("headway.harness.warming", stamp, program, "db", "path")
+        return interpreter.words("headway.harness.warming", stamp, "", program, "db", "path")
 
     def llm_key(self, model: str | None) -> str | None:
         provider, _, name = (model or "").partition("/")

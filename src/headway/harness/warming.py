@@ -21,8 +21,8 @@ def is_warm(stamp: str, program: str) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the command that makes the data ready, unless they are; it may print where they are."""
-    stamp, program, *words = arguments
+    """Run the command that makes the data ready, unless they are; it prints where, if need be."""
+    stamp, data, program, *words = arguments
     os.makedirs(os.path.dirname(stamp), exist_ok=True)
     with open(stamp, "a+", encoding="utf-8", errors="surrogateescape") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -30,16 +30,15 @@ def main(arguments: list[str]) -> None:
         if _is_true(file.read(), program):
             return
         done = subprocess.run([program, *words], check=True, stdout=subprocess.PIPE)
-        printed = os.fsdecode(done.stdout).strip()
+        data = data or os.fsdecode(done.stdout).strip()
         file.seek(0)
         file.truncate()
-        file.write(f"{_identity(program)}\n{printed}\n")
+        file.write(f"{_identity(program)}\n{data}\n")
 
 
 def _is_true(text: str, program: str) -> bool:
-    identity, _, printed = text.rstrip("\n").partition("\n")
-    is_there = os.path.exists(printed) if os.path.isabs(printed) else bool(printed)
-    return is_there and identity == _identity(program)
+    identity, _, data = text.rstrip("\n").partition("\n")
+    return bool(data) and identity == _identity(program) and os.path.exists(data)
 
 
 def _identity(program: str) -> str:

@@ -22,6 +22,8 @@ class OwnTickets(dict[str, "Ticket"]):
         self._news = news
         # Grants that were told before the answer to the request was read, by another thread.
         self._early: dict[str, Granted] = {}
+        # Those that somebody is giving back, or taking out of the line, at this moment.
+        self.leaving: set[str] = set()
         # Re-entrant: a lease may be looked at by a signal handler in the middle of it.
         self._deciding = _thread.RLock()
 
@@ -29,11 +31,20 @@ class OwnTickets(dict[str, "Ticket"]):
         """They are the parent's."""
         self.clear()
         self._early.clear()
+        self.leaving.clear()
         self._deciding = _thread.RLock()
 
     def alive(self) -> list[Ticket]:
-        """Those that wait or hold, as far as we know; others are just being asked for."""
-        return [ticket for ticket in list(self.values()) if ticket.is_decided]
+        """Those that wait or hold, as far as we know, and are to go on doing so."""
+        return [ticket for ticket in list(self.values()) if self.is_alive(ticket)]
+
+    def is_alive(self, ticket: Ticket) -> bool:
+        """Whether it is one of those."""
+        return ticket.is_decided and ticket.id in self and ticket.id not in self.leaving
+
+    def in_motion(self) -> list[str]:
+        """The others, of which an answer may be on its way: just asked for, or given back."""
+        return [ticket.id for ticket in list(self.values()) if not self.is_alive(ticket)]
 
     def waiting(self, most: int) -> list[Ticket]:
         """Up to so many that still wait, as far as we know."""

@@ -156,10 +156,13 @@ class RedisStore:
             answer = Waiting(ticket.id)
         else:
             ticket.token, ticket.at = token, None
-        if self._session.announcements != announced:
-            # Another thread may have told all that is ours before this was known to be.
-            self._session.has_gap = True
+        self._note_announcements(announced)
         return answer
+
+    def _note_announcements(self, announced: int) -> None:
+        """Another thread may have told all that is ours before this was known to be."""
+        if self._session.announcements != announced:
+            self._session.has_gap = True
 
     # Who keeps arrivals tells them by the clock of its machine, as in a home; here they are
     # told by the server's.
@@ -180,37 +183,41 @@ class RedisStore:
             raise WouldBlock
         if ticket.id in self._doubted:
             raise self._link.unavailable(self._doubted.pop(ticket.id))
-        announced = self._session.announcements
+        self._own.leaving.add(ticket.id)
         try:
             ended, *let_in = self._session.ask(
                 b"release", ticket.id, held_seconds, shortcut=short_release(ticket, held_seconds)
             )
+            try:
+                self._own.forget(ticket.id)
+                for ticket_id, row in let_in:
+                    self._own.decided(decision_from(ticket_id, row))
+            except BaseException:  # Ctrl-C
+                self._session.has_gap = True
+                raise
         except StoreClosed:  # given back with everything else
             return False
-        try:
-            self._own.forget(ticket.id)
-            for ticket_id, row in let_in:
-                self._own.decided(decision_from(ticket_id, row))
-        except BaseException:  # Ctrl-C
-            self._session.has_gap = True
-            raise
-        if self._session.announcements != announced:
-            # Another thread may have told that it is ours before it was known not to be.
-            self._own[ticket.id] = ticket
-            self.release(ticket, held_seconds)
+        finally:
+            self._own.leaving.discard(ticket.id)
         return bool(ended == "released")
 
     def withdraw(self, ticket: Ticket, *, patient: bool = True) -> Decision | None:
         self._check(patient=patient)
+        announced = self._session.announcements
+        self._own.leaving.add(ticket.id)
         try:
             row = self._session.ask(b"withdraw", ticket.id)
+            if row[0] != "granted":
+                self._own.forget(ticket.id)
         except BaseException as error:
             self._doubt(ticket, error)
             raise
+        finally:
+            self._own.leaving.discard(ticket.id)
         if row[0] == "granted":
             ticket.token, ticket.at, ticket.since = row[1], None, float(row[2])
+            self._note_announcements(announced)
             return Granted(ticket.id, ticket.token)
-        self._own.forget(ticket.id)
         if row[0] == "gone":
             return ticket.verdict
         return ticket.verdict or decision_from(ticket.id, row)
@@ -350,11 +357,13 @@ class RedisStore:
 
     def _look_after(self, ticket_ids: Sequence[str]) -> None:
         """Learn what became of some of our tickets."""
-        found = self._session.ask(b"look", ticket_ids)
-        for ticket_id, row in found:
-            if row[0] != "unknown":
+        unknown = []
+        for ticket_id, row in self._session.ask(b"look", ticket_ids):
+            if row[0] == "unknown":
+                unknown.append(self._own.get(ticket_id))
+            else:
                 self._own.decided(decision_from(ticket_id, row))
-        if any(row[0] == "unknown" for _, row in found):
+        if any(ticket is not None and self._own.is_alive(ticket) for ticket in unknown):
             self._session.announce()  # and hear what became of those
 
     def doze(self, timeout_seconds: float) -> bool:

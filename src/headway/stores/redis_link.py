@@ -205,17 +205,19 @@ class Connection:
         """Do something with the server, as often as it takes within the time for it."""
         if deadline is None:
             deadline = self._link.deadline()
-        pause = _FIRST_PAUSE_SECONDS
+        pause, is_reached = _FIRST_PAUSE_SECONDS, False
         while True:
             try:
                 return self._in_turn(work, deadline)
             except _Again as again:
-                trouble = again
+                trouble, is_reached = again, is_reached or again.is_reached
+            except Unreached as error:
+                raise self._link.unavailable(error.reason, is_reached=is_reached) from None
             left = deadline - time.monotonic()
             if left <= 0:
                 self._link.patience.in_vain(str(trouble.reason))
                 raise self._link.unavailable(
-                    trouble.reason, is_reached=trouble.is_reached
+                    trouble.reason, is_reached=is_reached
                 ) from trouble.reason
             # Others may have their turn: a server can refuse one thing and do another.
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311

@@ -17,6 +17,7 @@ from headway.stores.base import new_holder_id
 from headway.stores.heart import Heart
 from headway.stores.neighbours import NAME_LENGTH
 from headway.stores.processes import own_command
+from headway.stores.redis_link import Unreached
 from headway.stores.redis_rows import (
     card,
     decision_from,
@@ -114,15 +115,17 @@ class Session:
         self._connection.is_doubted = True
 
     def _look(self, name: bytes, arguments: Sequence[object], shortcut: Sequence[bytes]) -> Any:
-        deadline = self._link.deadline()
+        deadline, is_brief = self._link.deadline(), bool(shortcut) and self._is_usual
+        answer = None
         while True:
-            told = None if shortcut and self._is_usual else arguments
-            answer = self._operate(partial(self._words, name, told, shortcut), deadline)
+            told = None if is_brief else arguments
+            words = partial(self._words, name, told, shortcut)
+            answer = self._operate(words, deadline, is_first=answer is None)
             if isinstance(answer, bytes):
                 self._is_usual = True
                 return answer  # nothing else happens on a shortcut
             if shortcut:
-                self._is_usual = False
+                self._is_usual = is_brief = False
             if answer[0] == b"ok":
                 break
             if answer[0] != b"more":
@@ -135,8 +138,16 @@ class Session:
             self._on_buried(ticket_from(ticket_id, blob), described(whose))
         return result
 
-    def _operate(self, words: Callable[[], Sequence[bytes]], deadline: float) -> Any:
-        answer = self._connection.operate(words, deadline)
+    def _operate(
+        self, words: Callable[[], Sequence[bytes]], deadline: float, *, is_first: bool = False
+    ) -> Any:
+        try:
+            answer = self._connection.operate(words, deadline)
+        except Unreached as error:
+            if is_first:
+                raise
+            # What was asked before this may have been done.
+            raise self._link.unavailable(error.reason) from None
         if answer[0] == b"late":
             raise self._link.unavailable("it has heard from a later connection of this process")
         return answer
@@ -201,6 +212,7 @@ class Session:
             self._connection.uptime_seconds,
             clocks.boot_name(),
             int(self._clock() * 1e6),
+            self._own.in_motion(),
         )
         return self._words(b"announce", arguments)
 

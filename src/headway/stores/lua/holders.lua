@@ -21,6 +21,8 @@ local function begin_anew(a)
   local server, lease_seconds, new_epoch, uptime = a[1], a[3], a[4], a[8]
   local present, callers = number_of(meta.epoch), number_of(arguments[1])
   local is_left_behind = arguments[1] ~= meta.epoch and callers >= present
+  -- An hour after it was promoted, a server without replicas forgets that it was.
+  if server == string.match(meta.server, '^[^.]*') .. '.-1' then set_meta('server', server) end
   if meta.epoch ~= '' and meta.server == server and not is_left_behind then return end
   -- If nobody has ever been here, only a server that was just started can have lost something.
   local is_first = meta.epoch == '' and arguments[1] == ''
@@ -62,7 +64,8 @@ local function clock_offset(machine, microseconds)
   return measured
 end
 
--- Say what the caller holds and waits for, and nothing else.
+-- Say what the caller holds and waits for, and nothing else; but for what it is just asking for or
+-- giving back, which may be either.
 function operations.announce(a)
   local card, lease_seconds = a[2], a[3]
   if a[6] and redis.call('EXISTS', NS .. 'terms') == 0 then
@@ -76,6 +79,7 @@ function operations.announce(a)
   redis.call('EXPIRE', leases_of(caller), LIFE_SECONDS)
   local known, lost, back = {}, {}, {}
   for _, each in ipairs(a[5]) do known[each[1][1]] = true end
+  for _, id in ipairs(a[11]) do known[id] = true end
   local forgotten = {}
   for _, ticket in ipairs(book.tickets_of(caller)) do
     if not known[ticket.id] then forgotten[#forgotten + 1] = ticket end
