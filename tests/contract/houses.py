@@ -281,7 +281,7 @@ class RedisHouse:
         session = store._session
         session._connection.close()
         session._heart.stop()
-        store._inbox.close()
+        store._listening.inbox.close()
         self._client.zadd(self._key("holders"), {session.id: -1e18})
         return session.id
 

@@ -110,7 +110,7 @@ def test_what_stood_in_an_answer_that_was_lost_is_found_out(
         slot = governor.slot("k")
         slot.__enter__()
         worker = Worker(lambda: governor.slot("k", task="next").__enter__())
-        until(lambda: is_waiting(governor, "next") and not store._inbox.has_gap)
+        until(lambda: is_waiting(governor, "next") and not store._listening.inbox.has_gap)
         monkeypatch.setattr(Link, "run", lose_an_answer)
         with suppress(KeyboardInterrupt):
             slot.__exit__(None, None, None)

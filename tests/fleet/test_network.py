@@ -78,15 +78,15 @@ def test_a_wake_up_that_gets_lost_is_found_before_its_connection_is_given_up(
         worker = Worker(next_slot.__enter__)
         until(lambda: is_waiting(governor, "next"))
         store: Any = governor._store
-        until(lambda: not store._inbox.has_gap)
-        connection = store._inbox._connection
+        until(lambda: not store._listening.inbox.has_gap)
+        connection = store._listening.inbox._connection
         proxy.cut(b"BLPOP")
 
         slot.__exit__(None, None, None)
 
         worker.result()
         next_slot.__exit__(None, None, None)
-        assert store._inbox._connection is connection
+        assert store._listening.inbox._connection is connection
 
 
 @pytest.mark.parametrize("operation", ["request", "release", "withdraw"])

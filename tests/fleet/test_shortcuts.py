@@ -72,8 +72,8 @@ def test_who_waits_for_a_time_and_for_room_wakes_up_in_time(away: Away) -> None:
 
     assert isinstance(away.ask_unseen("k", by=1)[1], Waiting)
 
-    assert store._due is not None
-    assert store._due - time.monotonic() < 21
+    assert store._listening.due is not None
+    assert store._listening.due - time.monotonic() < 21
 
 
 def test_who_waits_notices_that_others_fall_silent(away: Away) -> None:
@@ -85,7 +85,7 @@ def test_who_waits_notices_that_others_fall_silent(away: Away) -> None:
 
     assert isinstance(away.ask_unseen("k", by=1)[1], Waiting)
 
-    assert store._due is not None
+    assert store._listening.due is not None
 
 
 def test_who_was_taken_for_dead_comes_back_before_it_is_given_anything(away: Away) -> None:

@@ -7,7 +7,6 @@ concerns. A process is alive as long as the server hears from it.
 from __future__ import annotations
 
 import _thread
-import time
 from typing import TYPE_CHECKING
 
 from headway import background, clocks, journal
@@ -23,8 +22,8 @@ from headway.stores.base import (
     say_nothing,
 )
 from headway.stores.own_tickets import OwnTickets
-from headway.stores.redis_inbox import Inbox
 from headway.stores.redis_link import Link, Unreached, read_password
+from headway.stores.redis_listening import Listening
 from headway.stores.redis_looks import Looks
 from headway.stores.redis_rows import (
     decision_from,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from headway.tickets import Answer, Decision, Ticket
 
 _REST_SECONDS = 1.0
-_MANY_TICKETS = 1000
 
 
 class RedisStore:
@@ -87,13 +85,8 @@ class RedisStore:
         )
         self._known.session = self._session
         self._looks = Looks(self._session)
-        self._inbox = Inbox(self._link, self._session.id, self._session.pause_seconds)
+        self._listening = Listening(self._link, self._session, self._own)
         self._count = 0
-        # When time alone will let someone in, if that is so and known.
-        self._due: float | None = None
-        self._due_is_known = False
-        # How often we were called to look at that again.
-        self._calls = 0
         # Releases asked for from inside an operation.
         self._left_over: deque[tuple[Ticket, float]] = deque()
         self._is_wrapping_up = False
@@ -122,7 +115,7 @@ class RedisStore:
         self._check(patient=patient)
         is_new = ticket.id not in self._own
         self._own[ticket.id] = ticket
-        calls, announced = self._calls, self._session.announcements
+        calls, announced = self._listening.calls, self._session.announcements
         try:
             kind, *told = self._known.ask(
                 b"request",
@@ -151,8 +144,7 @@ class RedisStore:
         answer: Answer = Granted(ticket.id, token)
         if kind == "waiting":
             self._own.parked(ticket, at)
-            self._set_due(left)
-            self._due_is_known = self._calls == calls  # what was told meanwhile is newer
+            self._listening.expect(left, calls)
             answer = Waiting(ticket.id)
         else:
             ticket.token, ticket.at = token, None
@@ -229,7 +221,7 @@ class RedisStore:
 
     def is_lost(self, ticket: Ticket) -> bool:
         if ticket.verdict is None and ticket.id in self._own:
-            self._look_after([ticket.id])
+            self._listening.look_after([ticket.id])
         return isinstance(ticket.verdict, Revoked)
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
@@ -264,16 +256,7 @@ class RedisStore:
         self._session.ask(b"stand_back", ticket.id)
 
     def tend(self) -> None:
-        self._due_is_known = True  # before the look: what is told meanwhile is newer
-        try:
-            (left,) = self._session.ask(b"tend")
-        except BaseException:
-            self._due_is_known = False
-            raise
-        self._set_due(left)
-
-    def _set_due(self, left: str | bool) -> None:  # noqa: FBT001 - as it comes from the server
-        self._due = None if left is False else time.monotonic() + float(left)
+        self._listening.tend()
 
     def due_seconds(self) -> float | None:
         return None  # whoever listens to it tends to it
@@ -326,51 +309,13 @@ class RedisStore:
     # -- news from others ---------------------------------------------------------------------
 
     def listen(self, timeout_seconds: float) -> None:
-        if not self._due_is_known:
-            self.tend()
-        if self._due is not None:
-            timeout_seconds = min(timeout_seconds, max(0.0, self._due - time.monotonic()))
-        for ticket_id, row in self._inbox.receive(timeout_seconds):
-            if row[0] == "look":
-                self._calls += 1
-                self._due_is_known = False
-            else:
-                self._own.decided(decision_from(ticket_id, row))
-        if self._due is not None and self._due <= time.monotonic():
-            self.tend()
-        if self._inbox.has_broken:
-            self._inbox.has_broken = False
-            self._session.doubt()
-        if self._inbox.has_gap or self._session.has_gap:
-            self._inbox.has_gap = self._session.has_gap = False
-            try:
-                self._catch_up()
-            except BaseException:
-                self._inbox.has_gap = True
-                raise
-
-    def _catch_up(self) -> None:
-        """Find what messages should have told that may be lost."""
-        own = [ticket.id for ticket in self._own.alive()]
-        for first in range(0, len(own), _MANY_TICKETS):
-            self._look_after(own[first : first + _MANY_TICKETS])
-
-    def _look_after(self, ticket_ids: Sequence[str]) -> None:
-        """Learn what became of some of our tickets."""
-        unknown = []
-        for ticket_id, row in self._session.ask(b"look", ticket_ids):
-            if row[0] == "unknown":
-                unknown.append(self._own.get(ticket_id))
-            else:
-                self._own.decided(decision_from(ticket_id, row))
-        if any(ticket is not None and self._own.is_alive(ticket) for ticket in unknown):
-            self._session.announce()  # and hear what became of those
+        self._listening.listen(timeout_seconds)
 
     def doze(self, timeout_seconds: float) -> bool:
-        return self._inbox.is_ringing(timeout_seconds)
+        return self._listening.inbox.is_ringing(timeout_seconds)
 
     def interrupt(self) -> None:
-        self._inbox.interrupt()
+        self._listening.inbox.interrupt()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -384,7 +329,7 @@ class RedisStore:
         self.news.clear()
         self._own.forget_after_fork()
         self._session.forget_after_fork()
-        self._inbox.let_go()
+        self._listening.inbox.let_go()
         self._start()
 
     def bury_ended(self) -> None:
@@ -407,7 +352,7 @@ class RedisStore:
             self.closed = True
             forsake(self._own.values())
             self._own.clear()
-            self._inbox.close()
+            self._listening.inbox.close()
 
     def _close_at_last(self) -> None:
         try:
