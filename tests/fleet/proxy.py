@@ -24,6 +24,8 @@ class Proxy:
         # The answer to a command with these bytes gets lost, and its connection breaks.
         self.lost_answer = b""
         self.lost = threading.Event()
+        # Whether nothing gets through after that.
+        self.is_cut_by_loss = False
         # A command with these bytes is kept until it is let pass, whatever becomes of its client.
         self.kept_back = b""
         self._kept: tuple[socket.socket, bytes] | None = None
@@ -133,6 +135,9 @@ class _Wire:
             while heard := self._server.recv(65536):
                 if self._loses_answer:
                     self._proxy.lost_answer = b""
+                    if self._proxy.is_cut_by_loss:
+                        self._proxy.cut()
+                        self.reset()
                     self._proxy.lost.set()
                     break
                 time.sleep(self._proxy.delay_seconds)

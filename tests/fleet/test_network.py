@@ -115,7 +115,8 @@ def test_what_comes_late_is_not_done(
     server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its caller has given up, and gave back what it never got."""
-    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1s")
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "2s")
+    monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", "6")  # nobody is taken for dead
     with Governor(server.url) as other, Governor(proxy.url) as governor:
         with governor.slot("j"):
             pass
@@ -137,13 +138,13 @@ def test_a_grant_whose_answer_is_the_last_that_gets_through(
 ) -> None:
     """Whoever asked is told that the server is away; when it is back, the slot is free."""
     monkeypatch.setenv("HEADWAY_LIMITS", "k=1")
-    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1s")
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "2s")
+    monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", "6")  # nobody is taken for dead
     with Governor(server.url) as other, Governor(proxy.url) as governor:
         for _ in range(2):
             with governor.slot("k", timeout=PATIENCE_SECONDS):
                 pass
-        proxy.lost_answer = b"request"
-        threading.Thread(target=_cut_after_a_loss, args=(proxy,), daemon=True).start()
+        proxy.lost_answer, proxy.is_cut_by_loss = b"request", True
         with pytest.raises(StoreUnavailable):
             governor.slot("k").__enter__()
 
@@ -151,11 +152,6 @@ def test_a_grant_whose_answer_is_the_last_that_gets_through(
 
         until(lambda: other.capacity("k").used == 0)
         assert governor.capacity("k").used == 0
-
-
-def _cut_after_a_loss(proxy: Proxy) -> None:
-    proxy.lost.wait()
-    proxy.cut()
 
 
 def _wait_in_vain(governor: Governor) -> None:
@@ -198,6 +194,7 @@ def test_many_threads_are_told_at_the_same_time(
 ) -> None:
     """None waits until the one before it has given up."""
     monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "2s")
+    monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", "6")  # nobody is taken for dead
     told = []
 
     def ask(governor: Governor) -> None:
@@ -225,7 +222,8 @@ def test_many_tasks_are_told_at_the_same_time(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few threads ask for all of them, and try in vain no more often than for one."""
-    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1s")
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "2s")
+    monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", "6")  # nobody is taken for dead
     tries = []
     meet = Connection._meet
 
