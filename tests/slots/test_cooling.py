@@ -185,11 +185,14 @@ def test_a_budget_lets_in_as_time_goes_by(govern: Govern, ask: Callable[..., str
         ask(governor, "it")
         at.append(time.monotonic())
 
+    started = time.monotonic()
     workers = [Worker(work) for _ in range(6)]
     for worker in workers:
         worker.result()
     at.sort()
-    assert all(later - first > 0.25 for first, later in zip(at, at[2:], strict=False))
+    # Nobody can notice too early; how late they do is the machine's affair.
+    assert at[2] - started > 0.29
+    assert at[4] - started > 0.58
     (limit,) = [limit for limit in governor.snapshot().limits if limit.key == PROVIDER]
     assert limit.requests_per_minute == 2
 
