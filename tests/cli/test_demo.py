@@ -63,7 +63,7 @@ def test_tells_its_story_in_plain_lines(shell: Shell, temporary: Path) -> None:
         assert command in answer.stdout
     assert answer.stderr == ""
     assert "\x1b" not in answer.stdout
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
     assert not shell.home.exists()
 
 
@@ -77,7 +77,7 @@ def test_draws_its_story_on_a_terminal(shell: Shell, temporary: Path) -> None:
     assert terminal.wait() == 0
     assert terminal.raw.rfind("\x1b[?25h") > terminal.raw.rfind("\x1b[?25l")
     assert "✗" in terminal.text
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
 
 
 def test_settings_from_outside_do_not_reach_it(shell: Shell, temporary: Path) -> None:
@@ -88,7 +88,7 @@ def test_settings_from_outside_do_not_reach_it(shell: Shell, temporary: Path) ->
     answer = shell.run("demo", "--fast", env=env)
     assert answer.returncode == 0, answer.stderr
     assert [entry.name for entry in shell.home.iterdir()] == ["config.toml"]
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
 
 
 @pytest.mark.parametrize("when", ["issue-12", "killed with -9"])
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_all_that_it_started(shell: Shell, temporary: Path, when: st
     terminal.wait_for(when)
     terminal.press("\x03")
     assert terminal.wait() == 130
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
     assert terminal.raw.rfind("\x1b[?25h") > terminal.raw.rfind("\x1b[?25l")
     assert "Traceback" not in terminal.text
 
@@ -117,7 +117,7 @@ def test_signals_end_all_that_it_started(shell: Shell, temporary: Path) -> None:
     until(repeated, "the end")
     # Of those that come at once, Python handles the one with the lowest number first.
     assert demo.returncode in {128 + signal.SIGTERM, 128 + signal.SIGHUP, 128 + signal.SIGINT}
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
 
 
 def test_a_terminal_that_goes_away_ends_all_that_it_started(shell: Shell, temporary: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_limit_that_is_not_kept_makes_it_fail(shell: Shell, temporary: Path) -
     _, stderr = demo.communicate()
     assert demo.returncode == 70
     assert "8 ran at once, the limit is 3" in stderr
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
 
 
 def test_an_agent_that_fails_makes_it_fail(shell: Shell, temporary: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_agent_that_fails_makes_it_fail(shell: Shell, temporary: Path) -> Non
     _, stderr = demo.communicate()
     assert demo.returncode == 70
     assert "issue-11 ended with code" in stderr
-    assert _left_in(temporary) == []
+    until(lambda: _left_in(temporary) == [], "the end of all that it started")
 
 
 def _agent_of(home: str, task: str) -> psutil.Process | None:
