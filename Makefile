@@ -7,6 +7,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 # A peer of the gateway, which wants other versions of what the tests use.
 LITELLM := .venv-litellm
 LITELLM_STAMP := $(LITELLM)/.installed
+# The SDKs of the providers, as old and as new as the transports are tested with, and frameworks on them.
+SDK_STAMPS := $(patsubst tests/transport/sdks-%.txt,.venv-sdks-%/.installed,$(wildcard tests/transport/sdks-*.txt))
 
 .PHONY: help demo test test-real check bench soak clean format reference
 .DEFAULT_GOAL := help
@@ -28,11 +30,16 @@ $(LITELLM_STAMP):
 	$(LITELLM)/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.2'
 	touch $@
 
+.venv-sdks-%/.installed: tests/transport/sdks-%.txt pyproject.toml
+	$(PYTHON) -m venv .venv-sdks-$*
+	.venv-sdks-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[llm]' --requirement $<
+	touch $@
+
 demo: $(STAMP)  ## eight agents share three slots, one of them is killed
 	$(BIN)/headway demo
 
-test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest -m 'not soak and not real' -n 2 --dist worksteal
+test: $(STAMP) $(SDK_STAMPS)  ## all tests
+	HEADWAY_REQUIRE_SDKS=1 $(BIN)/python -m pytest -m 'not soak and not real' -n 2 --dist worksteal
 
 test-real: $(STAMP)  ## real agents (opencode, claude, codex, gemini) on a model server of ours; needs npm
 	HEADWAY_REQUIRE_REAL=1 $(BIN)/python -m tests.real.install
@@ -58,4 +65,4 @@ bench: $(BENCH_STAMP) $(LITELLM_STAMP)  ## measured figures beside the peers
 	$(BIN)/python -m bench
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) $(LITELLM) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv-sdks-* $(LITELLM) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

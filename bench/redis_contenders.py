@@ -58,6 +58,10 @@ class Headway(OnServer):
                 f'[store]\nurl = "{url}"\nnamespace = "{self._key}"\n'
                 f"lease_seconds = {LEASE_SECONDS}\n[queue]\nmax_waiting = {MOST_WAITING}\n"
             )
+        # The first slot of a namespace has to wait: its earlier holders may come back.
+        self.move_in()
+        with Governor() as governor, governor.slot(KEY):
+            pass
 
     def move_in(self) -> None:
         """Let this process have the settings of this home."""

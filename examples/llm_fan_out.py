@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-import httpx
 import openai
 
 from headway import Governor
@@ -75,23 +74,24 @@ async def fan_out(governor: Governor, base_url: str | None, api_key: str | None)
         if isinstance(event, Granted):  # again, if the provider refused and the SDK retried
             waited[event.task] += event.waited_seconds
 
-    async def ask(number: int, prompt: str, below: httpx.AsyncHTTPTransport) -> None:
-        # One transport for each prompt, so that each has a label of its own in `headway status`;
-        # the connections are shared.
+    async def ask(number: int, prompt: str) -> None:
+        # One client for each prompt, so that each has a label of its own in `headway status`.
         task, model = f"prompt-{number}", MODELS[number % len(MODELS)]
-        transport = AsyncHeadwayTransport("openai", governor, below, task=task)
+        transport = AsyncHeadwayTransport("openai", governor, task=task)
         http_client = openai.DefaultAsyncHttpxClient(transport=transport)
-        client = openai.AsyncOpenAI(http_client=http_client, base_url=base_url, api_key=api_key)
-        answer = await client.chat.completions.create(
-            model=model, messages=[{"role": "user", "content": prompt}]
-        )
+        async with openai.AsyncOpenAI(
+            http_client=http_client, base_url=base_url, api_key=api_key
+        ) as client:
+            answer = await client.chat.completions.create(
+                model=model, messages=[{"role": "user", "content": prompt}]
+            )
         text = (answer.choices[0].message.content or "").replace("\n", " ")
         print(f"{task:9}  {model}  waited {waited[task]:4.1f} s  {text[:60]}", flush=True)
 
     governor.subscribe(hear)
-    async with httpx.AsyncHTTPTransport() as below, asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         for number, prompt in enumerate(PROMPTS, start=1):
-            group.create_task(ask(number, prompt, below))
+            group.create_task(ask(number, prompt))
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of the test's own, and no settings from the outside."""
-    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+    for name in [name for name in os.environ if name.startswith("HEADWAY")]:
         monkeypatch.delenv(name)
     directory = tmp_path / "home"
     monkeypatch.setenv("HEADWAY_HOME", str(directory))

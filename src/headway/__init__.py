@@ -9,6 +9,7 @@ if sys.platform == "win32":
         "Headway runs on Linux and macOS: it needs flock and Unix sockets. On Windows, use WSL"
     )
 
+from headway.current_leases import current_lease
 from headway.errors import (
     AtCapacity,
     Cancelled,
@@ -58,6 +59,7 @@ __all__ = [
     "Slot",
     "Snapshot",
     "StoreUnavailable",
+    "current_lease",
     "limited",
     "llm_key",
     "slot",
@@ -94,15 +96,26 @@ def limited(
     priority: int = 0,
     timeout: float | str | None = None,
     wait: bool = True,
+    parent: Lease | str | None = None,
 ) -> Decorator:
     """Decorate a function, coroutine function or (async) generator to run under a slot.
 
-    The home is looked up when the function is called, not when it is decorated.
+    The home is looked up when the function is called, not when it is decorated. With
+    ``parent="current"`` the function runs on its caller's slot, if that has one on these keys.
     """
     from headway.decorating import limited as decorator  # noqa: PLC0415 - loads inspect
 
     return decorator(
-        lambda: slot(*keys, task=task, weight=weight, priority=priority, timeout=timeout, wait=wait)
+        keys,
+        lambda: slot(
+            *keys,
+            task=task,
+            weight=weight,
+            priority=priority,
+            timeout=timeout,
+            wait=wait,
+            parent=parent,
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from headway.errors import HeadwayError
 from headway.stores import patience
 from headway.stores.base import WouldBlock
 from headway.tickets import Granted, Waiting
@@ -66,7 +67,7 @@ class LoopWaiter:
 
 async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
     """Like ``Turnstile.acquire``, without blocking the event loop."""
-    task = asyncio.current_task()
+    task = _current_task()
     if task is not None and task.cancelling():
         # Cancelled before it came here: let that be noticed, if it was not yet.
         await asyncio.sleep(0)
@@ -96,6 +97,14 @@ async def acquire(turnstile: Turnstile, request: Request) -> HeldLease:
     except BaseException:
         await finish(turnstile, ticket, 0.0)
         turnstile.teller.abandoned(ticket)
+        raise
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        refuse_other_loops()
         raise
 
 
@@ -132,6 +141,7 @@ async def _turn(
             switchboard.attend()
         await asyncio.wait({waiter.future}, timeout=notice)
         if not waiter.future.done() and timeout != notice:
+            turnstile.worry(ticket)
             on_wait = _on_loop(request.on_wait)
             if turnstile.teller.hears_of_waiting(on_wait):
                 await in_thread(lambda: turnstile.announce(ticket, on_wait))
@@ -157,6 +167,7 @@ async def in_thread(call: Callable[[], T]) -> T:
     who wait for a slot can occupy every thread that a release needs.
     """
     global _pool  # noqa: PLW0603 - made when first needed
+    refuse_other_loops()
     if _pool is None:
         _pool = ThreadPoolExecutor(8, thread_name_prefix="headway")
     pending = asyncio.get_running_loop().run_in_executor(
@@ -168,7 +179,24 @@ async def in_thread(call: Callable[[], T]) -> T:
         while not pending.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({pending})
+        if not pending.cancelled():
+            # Marks its error as seen: asyncio would print it as never retrieved.
+            pending.exception()
         raise
+
+
+def refuse_other_loops(
+    what: str = "Headway's async calls",
+    instead: str = "the blocking call in a thread, such as trio.to_thread.run_sync",
+) -> None:
+    """Raise what to do where a coroutine is driven by something else than asyncio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise HeadwayError(
+            f"{what} need asyncio, and no asyncio event loop runs here (trio?);"
+            f" use asyncio, or {instead}"
+        ) from None
 
 
 def forget_after_fork() -> None:

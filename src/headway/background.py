@@ -26,10 +26,17 @@ def prepare() -> None:
 
 
 def start(work: Callable[..., None], *args: object) -> None:
-    """Run the work in a thread that does not keep the process from ending."""
+    """Run the work in a thread that does not keep the process from ending.
+
+    ``NotStartable`` if the user has too many processes and threads.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:  # a handler that raises may run in there, when all is blocked already
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _thread.start_new_thread(work, args)
+    except RuntimeError as error:
+        from headway.errors import no_more_processes  # noqa: PLC0415 - when something is wrong
+
+        raise no_more_processes(error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

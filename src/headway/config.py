@@ -34,6 +34,7 @@ class Settings:
         "expire_seconds",
         "gateway_credentials",
         "gateway_exempt",
+        "gateway_max_bodies_bytes",
         "gateway_max_body_bytes",
         "gateway_patience_seconds",
         "gateway_port",
@@ -67,6 +68,9 @@ class Settings:
         "paused",
         "providers",
         "retries",
+        "retry_delay_seconds",
+        "retry_within_seconds",
+        "store_eviction",
         "store_password",
         "store_password_file",
         "store_timeout_seconds",
@@ -84,6 +88,7 @@ class Settings:
     max_cooling_seconds: float
     store_timeout_seconds: float
     store_url: str | None
+    store_eviction: str
     store_password: str | None
     store_password_file: str | None
     namespace: str
@@ -96,6 +101,7 @@ class Settings:
     gateway_exempt: tuple[str, ...]
     gateway_timeout_seconds: float | None
     gateway_max_body_bytes: int
+    gateway_max_bodies_bytes: int
     gateway_patience_seconds: float
     gateway_token: str | None
     gateway_upstream_patience_seconds: float
@@ -103,6 +109,8 @@ class Settings:
     approve: str
     expire_seconds: float | None
     retries: int
+    retry_delay_seconds: float
+    retry_within_seconds: float | None
     grace_seconds: float
     keep_seconds: float | None
     keep_count: int
@@ -124,6 +132,19 @@ class Settings:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"settings are frozen; {name} cannot be changed")
+
+
+def is_off(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``HEADWAY=off`` switches all limits off, for tests of what uses Headway."""
+    value = environ.get("HEADWAY")
+    if not value or value == "on":
+        return False
+    if value == "off":
+        return True
+    raise ConfigError(
+        f'HEADWAY = {value!r} is neither "on" nor "off"; HEADWAY=off switches all limits off'
+        " for tests, and without the variable they are on"
+    )
 
 
 def home_directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -187,12 +208,31 @@ def _read(path: str, problems: list[str]) -> dict[str, object]:
         return parsed_file.load(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}  # where the home itself is wrong, the store says so
+    except ConfigError as error:  # it is not to be trusted
+        problems += error.problems
+        return {}
     except OSError as error:
         problems.append(f"{path} cannot be read: {error.strerror}; check its owner and mode")
         return {}
     except ValueError as error:  # its own, text that is not UTF-8, numbers without end
-        problems.append(f"{path} is not valid TOML: {error}")
+        problems.append(f"{path} is not valid TOML: {error}{_quotes_missing(path, str(error))}")
         return {}
+
+
+def _quotes_missing(path: str, error: str) -> str:
+    """The key with quotes, if the parser stumbled over one that needs them."""
+    number = error.rpartition("(at line ")[2].partition(",")[0]
+    try:
+        with open(path, encoding="utf-8") as file:
+            line = file.read().split("\n")[int(number) - 1]
+    except (OSError, ValueError, IndexError):
+        return ""
+    key, equals, _ = line.partition("=")
+    key = key.strip()
+    needs_them = equals and any(sign in key for sign in "/*@:")
+    if not needs_them or any(sign in key for sign in "\"'#[ ") or not key.isprintable():
+        return ""
+    return f'; a key with / * @ or : needs quotes: "{key}"'
 
 
 def _limits(table: object, path: str, problems: list[str]) -> list[Line]:

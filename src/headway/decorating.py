@@ -6,6 +6,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
+from headway.keys import path as check_keys
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,8 +23,15 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
 
 
-def limited(new_slot: Callable[[], Slot]) -> Decorator:
+def limited(keys: tuple[str, ...], new_slot: Callable[[], Slot]) -> Decorator:
     """Take a new slot for every call; a generator keeps its slot until it is closed or done."""
+    if keys and callable(keys[0]):
+        name = getattr(keys[0], "__name__", repr(keys[0]))
+        raise TypeError(
+            f"limited needs the keys that {name}() runs under: write"
+            f' @headway.limited("llm/openai") above it, not @headway.limited alone'
+        )
+    check_keys(keys)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         untyped = cast("Callable[..., Any]", function)

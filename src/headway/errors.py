@@ -6,11 +6,27 @@ text what to do next.
 
 from __future__ import annotations
 
+from headway import plain_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headway.views import Capacity
+
+
+# Messages of more characters lose their middle: that is a value, and what is wrong with it and
+# how to mend that stand before and after.
+_LONGEST_MESSAGE, _KEPT_AT_THE_START, _KEPT_AT_THE_END = 2000, 1200, 700
+
+
+def shortened(message: str) -> str:
+    """The message, without its middle if it is very long."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    start, end = message[:_KEPT_AT_THE_START], message[-_KEPT_AT_THE_END:]
+    left_out = len(message) - len(start) - len(end)
+    return f"{start} [... {left_out} characters left out ...] {end}"
 
 
 class HeadwayError(Exception):
@@ -71,31 +87,59 @@ class LeaseLost(HeadwayError):
 
     def __str__(self) -> str:
         return (
-            f"lease {self.lease_id} on {' + '.join(self.keys)} was lost ({self.reason});"
-            " stop the work it guards"
+            f"lease {self.lease_id} on {' + '.join(self.keys)} was lost"
+            f" ({plain_text.one_line(self.reason)}); stop the work it guards"
         )
 
 
 class DeadlockRefused(HeadwayError):
-    """The request could only be granted after the leases of its own caller end."""
+    """The request could never be granted: all in its way wait for its own caller, or are it.
 
-    def __init__(self, key: str, held_by: Sequence[str]) -> None:
-        super().__init__(key, held_by)
+    ``held_by`` are the leases in the way, ``circle`` says of each what it waits for; it is
+    empty if all of them belong to the caller itself.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        held_by: Sequence[str],
+        circle: Sequence[str] = (),
+        blocks_loop: bool = False,  # noqa: FBT001, FBT002 - kept in args
+    ) -> None:
+        super().__init__(key, held_by, circle, blocks_loop)
         self.key, self.held_by = key, held_by
+        self.circle, self.blocks_loop = circle, blocks_loop
 
     def __str__(self) -> str:
+        never = f"waiting for {self.key!r} here would never end: "
+        if self.blocks_loop:
+            return (
+                f"{never}a blocking slot stops this event loop, and the leases it waits for"
+                f" ({', '.join(self.held_by)}) belong to tasks of this very loop."
+                " Enter it with `async with`, or make the function that it is for a coroutine"
+            )
+        if self.circle:
+            return (
+                f"{never}every slot that it needs is held by a task or thread that waits itself"
+                f" ({'; '.join(self.circle)})."
+                ' Let the inner call run on its caller\'s slot with parent="current", release'
+                " the outer one first, or raise the limit"
+            )
         return (
-            f"waiting for {self.key!r} here would never end: the leases it waits for"
-            f" ({', '.join(self.held_by)}) belong to this very caller."
-            " Pass parent=<that lease> to go ahead on its slot, or release it first"
-            " (a streamed answer: read it to its end, or close it)"
+            f"{never}the leases it waits for ({', '.join(self.held_by)}) belong to this very"
+            ' caller. Pass parent="current" to go ahead on its slot, release it first'
+            " (a streamed answer: read it to its end, or close it), or raise the limit"
         )
 
 
 class ConfigError(HeadwayError, ValueError):
-    """A setting or an argument has a value that Headway will not guess about."""
+    """A setting or an argument has a value that Headway will not guess about.
+
+    Each problem repeats the value; the middle of a very long one is left out.
+    """
 
     def __init__(self, *problems: str) -> None:
+        problems = tuple(map(shortened, problems))
         super().__init__(*problems)
         self.problems = problems
 
@@ -118,11 +162,22 @@ class NotStartable(HeadwayError):
     """A command cannot be started; ``exit_code`` is what a shell would end with."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
+        reason = shortened(reason)
         super().__init__(reason, exit_code)
         self.reason, self.exit_code = reason, exit_code
 
     def __str__(self) -> str:
         return self.reason
+
+
+def no_more_processes(error: OSError | RuntimeError) -> NotStartable:
+    """What it means that the system starts no process or thread of Headway's own."""
+    reason = error.strerror if isinstance(error, OSError) else error
+    return NotStartable(
+        f"no more processes or threads can be started ({reason});"
+        " end some, or raise the limit: ulimit -u",
+        126,  # as a shell answers
+    )
 
 
 class QueueFull(HeadwayError):

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headway import journal
+from headway import journal, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,9 @@ class Event:
 
     def __str__(self) -> str:
         task = f" ({self.task})" if self.task else ""
-        return f"{self.kind} {self.ticket_id}{task} on {' + '.join(self.keys)}{self._details()}"
+        keys = " + ".join(self.keys)
+        # Labels and commands are those of other processes, and go into logs.
+        return plain_text.one_line(f"{self.kind} {self.ticket_id}{task} on {keys}{self._details()}")
 
     def _details(self) -> str:
         return ""
@@ -53,12 +55,28 @@ class Queued(Event):
     estimated_wait_seconds: float | None
 
     def _details(self) -> str:
-        named = [f"{lease.task or lease.id} (pid {lease.holder.pid})" for lease in self.holders]
-        held = ", ".join(named[:_NAMED])
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        held = _named(self.holders)
         return (
-            f": position {self.position}, {self.blocked_by.key} is {self.blocked_by.in_words}"
-            f"{_about(self.estimated_wait_seconds)}" + (f", held by {held}{more}" if held else "")
+            f": position {self.position}, {self.blocked_by.sentence}"
+            f"{_about(self.estimated_wait_seconds)}" + (f", held by {held}" if held else "")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PossibleDeadlock(Event):
+    """The ticket has waited for a second for those who may be waiting for it: told once."""
+
+    kind = "possible deadlock"
+    level = logging.WARNING
+
+    blocked_by: BlockedBy
+    holders: tuple[LeaseView, ...]
+    fix: str
+
+    def _details(self) -> str:
+        return (
+            f": {self.blocked_by.key} is held by {_named(self.holders)}, and this wait may keep"
+            f" that from ending. {self.fix}"
         )
 
 
@@ -148,6 +166,25 @@ class Lost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unheard(Event):
+    """The store could not be reached for so long that the lease may be another's by now.
+
+    If the store still has it for this holder when it can be reached again, nothing was lost.
+    """
+
+    kind = "unheard"
+    level = logging.WARNING
+
+    seconds: float
+
+    def _details(self) -> str:
+        return (
+            f": the store was not reached for {self.seconds:g} s, so its slot may be"
+            " another's by now; what it guards goes on"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaimed(Event):
     """The lease or ticket of a dead process was given back."""
 
@@ -202,6 +239,12 @@ def call(hook: Hook, event: Event) -> None:
         hook(event)
     except Exception:
         logger.exception("a hook failed on: %s", event)
+
+
+def _named(leases: tuple[LeaseView, ...]) -> str:
+    named = [f"{lease.task or lease.id} (pid {lease.holder.pid})" for lease in leases]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return ", ".join(named[:_NAMED]) + more
 
 
 def _about(seconds: float | None) -> str:

@@ -14,6 +14,7 @@ from _weakref import ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     class Survivor(Protocol):
@@ -29,14 +30,17 @@ if TYPE_CHECKING:
             """In the child: nothing of the parent's is ours."""
 
 
+# What using a store loads when it is first needed, and what has to be there for that.
 _LOADED_LATE = (
-    "threading",
-    "logging",
-    "headway.events",
-    "headway.views",
-    "headway.aio",
-    "headway.regulating",
+    ("headway.events", None),
+    ("headway.views", None),
+    ("headway.regulating", None),
+    ("headway.aio", "asyncio"),
 )
+
+# Modules that these load and that hold a lock of theirs during a fork. Python asks who is loaded
+# in the midst of the hooks before a fork only to release it.
+_LOCKED_BY_HOOKS = (("logging", "_lock"), ("concurrent.futures.thread", "_global_shutdown_lock"))
 
 # Held while a store is being opened, so that no fork falls into the middle of it.
 opening = _thread.RLock()
@@ -68,11 +72,21 @@ def survivors() -> list[Survivor]:
     return [*_kept, *(survivor for survivor in found if survivor is not None)]
 
 
+def run_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Run every step, also after one that fails; the first error is raised at the end."""
+    failed: BaseException | None = None
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
 def _before_fork() -> None:
-    for name in _LOADED_LATE:
-        if name in sys.modules:
-            # Wait for another thread that is loading it: the child would wait for ever.
-            __import__(name)
+    if survivors() and _thread._count():  # noqa: SLF001 - there are other threads
+        _load_all()
     opening.acquire()
     _held_up.append(opening)
     for survivor in survivors():
@@ -81,14 +95,38 @@ def _before_fork() -> None:
             _at_rest.pop()
 
 
+def _load_all() -> None:
+    """Load what another thread might be loading at the moment of the fork.
+
+    The child would have it half loaded, and wait for ever for that thread. To wait only for
+    a load that has begun is not enough: another one may begin at any time.
+    """
+    new = [(name, lock) for name, lock in _LOCKED_BY_HOOKS if name not in sys.modules]
+    for name, needed in _LOADED_LATE:
+        if needed is None or needed in sys.modules:
+            try:
+                __import__(name)
+            except Exception:  # noqa: BLE001, S112 - whoever needs it will see why
+                continue
+    for name, lock in new:
+        if name in sys.modules:
+            getattr(sys.modules[name], lock).acquire()
+
+
 def _after_fork_in_parent() -> None:
     """Go on. Safe to repeat: a signal that came during the fork strikes on the way into this."""
+    failed: Exception | None = None
     while _at_rest:
-        _at_rest[-1].go_on()
+        try:
+            _at_rest[-1].go_on()
+        except Exception as error:  # noqa: BLE001 - raised below: the others go on
+            failed = failed or error
         _at_rest.pop()
     if _held_up:
         opening.release()
         _held_up.clear()
+    if failed is not None:
+        raise failed
 
 
 def _after_fork_in_child() -> None:
@@ -96,12 +134,13 @@ def _after_fork_in_child() -> None:
     opening = _thread.RLock()
     _at_rest.clear()
     _held_up.clear()
-    for name in ("headway.aio", "headway.slot", "headway.governor"):
-        module = sys.modules.get(name)
-        if module is not None:
-            module.forget_after_fork()
-    for survivor in survivors():
-        survivor.forget_after_fork()
+    modules = [sys.modules.get(f"headway.{name}") for name in ("aio", "current_leases", "governor")]
+    run_all(
+        [
+            *[module.forget_after_fork for module in modules if module is not None],
+            *[survivor.forget_after_fork for survivor in survivors()],
+        ]
+    )
 
 
 os.register_at_fork(

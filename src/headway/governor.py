@@ -9,7 +9,7 @@ from headway import config, durations, forking
 from headway.errors import ConfigError
 from headway.keys import path as keys_path
 from headway.limits import STORE, lines_from_code
-from headway.slot import Lease, Request, Slot
+from headway.slot import CURRENT, Request, Slot, lender_ids
 from headway.stores import environ_for, open_store
 from headway.telling import Teller, warn
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_priority, check_task, check_weight
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.decorating import Decorator
     from headway.events import Event
+    from headway.finished import Holds
     from headway.jobs.api import Jobs
     from headway.limits import Limit, Line
     from headway.regulating import Regulator
+    from headway.slot import Lease
     from headway.stores.base import Store
     from headway.views import Capacity, LeaseView, Snapshot
 
@@ -56,8 +58,10 @@ class Governor:
             )
             forking.register(self._turnstile, kept=opened.shared)
         self._store.on_reclaimed = self._teller.reclaimed
+        self._store.on_unheard = self._teller.unheard
         self._regulating: Regulator | None = None
         self._jobs: Jobs | None = None
+        self._holds: Holds | None = None
         # The leases of a home mean nothing to a store in memory.
         self._lenders = self._settings.inherited if self._settings.home else ()
         offered = [*self._settings.offered_lines, *offered]
@@ -85,7 +89,8 @@ class Governor:
 
         Enter it with ``with`` or ``async with``. ``timeout`` bounds the time in
         the queue, never the work. ``wait=False`` raises ``AtCapacity`` instead of
-        queueing. ``parent`` names a lease whose slots this request may borrow.
+        queueing. ``parent`` names a lease whose slots this request may borrow; ``"current"``
+        is the one that the caller runs under on entering, if any, and those round it.
         ``on_wait`` is called with an event when the wait gets noticeable, and
         whenever the ticket moved up.
         """
@@ -107,8 +112,9 @@ class Governor:
                 priority,
                 None if timeout is None else durations.seconds(timeout, name="timeout"),
                 wait,
-                self._lenders if parent is None else _lenders(parent),
+                self._lenders if parent is None or parent == CURRENT else lender_ids(parent),
                 on_wait,
+                borrows_current=parent == CURRENT,
             ),
         )
 
@@ -120,14 +126,25 @@ class Governor:
         priority: int = 0,
         timeout: float | str | None = None,
         wait: bool = True,
+        parent: Lease | str | None = None,
     ) -> Decorator:
-        """Decorate a function, coroutine function or (async) generator to run under a slot."""
+        """Decorate a function, coroutine function or (async) generator to run under a slot.
+
+        With ``parent="current"`` it runs on its caller's slot, if that has one on these keys.
+        """
         from headway.decorating import limited  # noqa: PLC0415 - loads inspect
 
         return limited(
+            keys,
             lambda: self.slot(
-                *keys, task=task, weight=weight, priority=priority, timeout=timeout, wait=wait
-            )
+                *keys,
+                task=task,
+                weight=weight,
+                priority=priority,
+                timeout=timeout,
+                wait=wait,
+                parent=parent,
+            ),
         )
 
     @property
@@ -154,7 +171,11 @@ class Governor:
         """All limits, leases and waiting tickets at one instant."""
         from headway import views  # noqa: PLC0415 - loaded when something is shown
 
-        return views.snapshot(self._store.census())
+        if self._holds is None and self._settings.home:
+            from headway.finished import Holds  # noqa: PLC0415
+
+            self._holds = Holds(self._settings.home)
+        return views.snapshot(self._store.census(), self._holds)
 
     def version(self) -> int:
         """A number that differs when anything may have changed; far cheaper than a snapshot.
@@ -210,9 +231,8 @@ class Governor:
 
     def cancel(self, ticket_id: str) -> bool:
         """End a waiting ticket, whoever's; false if it does not wait."""
-        cancelled = self._store.cancel(_text("ticket_id", ticket_id))
-        self._turnstile.switchboard.deliver()
-        return cancelled
+        ticket_id, store = _text("ticket_id", ticket_id), self._store
+        return self._turnstile.switchboard.operate(lambda: store.cancel(ticket_id))
 
     def revoke(self, lease_id: str, reason: str = "taken back by hand") -> bool:
         """Take a lease back, whoever's; its holder is told. False if there is none.
@@ -221,8 +241,9 @@ class Governor:
         """
         lease_id, reason = _text("lease_id", lease_id), _text("reason", reason)
         lease = next((lease for lease in self.snapshot().leases if lease.id == lease_id), None)
-        revoked = lease is not None and self._store.revoke(lease_id, reason)
-        self._turnstile.switchboard.deliver()
+        revoked = lease is not None and self._turnstile.switchboard.operate(
+            lambda: self._store.revoke(lease_id, reason)
+        )
         if revoked and lease is not None and self._settings.home:
             self._record(lease, reason)
         return revoked
@@ -358,17 +379,6 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _lenders(parent: Lease | str) -> tuple[str, ...]:
-    if isinstance(parent, str):
-        return (parent,)
-    if not isinstance(parent, Lease):
-        raise ConfigError(f"parent must be a lease or the id of one, got {parent!r}")
-    parent.check()
-    if parent.ended:
-        raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
-    return (parent.id, *parent.ticket.parents)
-
-
 async def _in_thread(call: Callable[[], T]) -> T:
     from headway import aio  # noqa: PLC0415 - plain code has no use for asyncio
 
@@ -384,7 +394,7 @@ _defaults_lock = _thread.RLock()
 
 def default() -> Governor:
     """The governor of the home, shared by everything in this process that names none."""
-    home = config.home_directory()
+    home = "" if config.is_off() else config.home_directory()
     governor = _defaults.get(home)
     if governor is None or governor.closed:
         with _defaults_lock:

@@ -7,7 +7,7 @@ from headway.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Protocol, TypeAlias
 
     # What a person writes for a key: slots, or a table of parts.
@@ -92,11 +92,13 @@ _NO_LINE = Line("", UNCAPPED, "none", UNCAPPED)
 class Terms:
     """The lines in force in one store and the keys that are paused; never changed, but replaced."""
 
-    __slots__ = ("_by_pattern", "paused")
+    __slots__ = ("_by_pattern", "_shapes", "paused")
 
     def __init__(self, lines: Iterable[Line] = (), paused: Iterable[str] = ()) -> None:
         self._by_pattern = {line.pattern: line for line in lines}
         self.paused = frozenset(paused)
+        # The shapes that patterns have, by their depth; worked out when a key is first looked up.
+        self._shapes: dict[int, list[tuple[bool, ...]]] | None = None
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -137,16 +139,32 @@ class Terms:
         return UNCAPPED if requests is None else requests
 
     def _deciding(self, key: str, part: str) -> Line | None:
-        """The most specific line that mentions this part of the key's limit."""
+        """The most specific line that mentions this part of the key's limit.
+
+        One lookup for the key itself and one for each shape of pattern of its depth
+        (``llm/*``, ``*/*``), however many lines there are.
+        """
         exact = self._by_pattern.get(key)
         if exact is not None and getattr(exact, part) is not None:
             return exact
-        matching = [
-            line
-            for line in self._by_pattern.values()
-            if getattr(line, part) is not None and keys.matches(line.pattern, key)
-        ]
-        return max(matching, key=lambda line: keys.specificity(line.pattern), default=None)
+        for pattern in self._patterns_for(key):
+            line = self._by_pattern.get(pattern)
+            if line is not None and getattr(line, part) is not None:
+                return line
+        return None
+
+    def _patterns_for(self, key: str) -> Iterator[str]:
+        """The patterns that may speak of a key, the most specific first."""
+        if self._shapes is None:
+            found = {keys.specificity(name) for name in self._by_pattern if "*" in name}
+            self._shapes = {}
+            for shape in sorted(found, reverse=True):
+                self._shapes.setdefault(len(shape), []).append(shape)
+        segments = key.split("/")
+        for shape in self._shapes.get(len(segments), ()):
+            yield "/".join(
+                name if exact else "*" for name, exact in zip(segments, shape, strict=True)
+            )
 
     def with_lines(self, lines: Iterable[Line]) -> Terms:
         """These lines on top of the present ones."""
@@ -167,15 +185,18 @@ class Terms:
         return Terms([*offered, *lines], paused)
 
     def with_offered(self, lines: Iterable[Line]) -> tuple[Terms, list[tuple[Line, Line]]]:
-        """Lines from code, set where there are none; and each that met another (offered, kept)."""
-        missing, met = [], []
+        """Lines from code, set where there are none; and each that met another (offered, kept).
+
+        Of two lines for one pattern the first is set: a home's file is offered before
+        ``HEADWAY_LIMITS``, and that before the limits of a governor.
+        """
+        missing: dict[str, Line] = {}
+        met = []
         for line in lines:
-            present = self._by_pattern.get(line.pattern)
-            if present is None:
-                missing.append(line)
-            elif present.parts() != line.parts():
+            present = self._by_pattern.get(line.pattern) or missing.setdefault(line.pattern, line)
+            if present.parts() != line.parts():
                 met.append((line, present))
-        return (self.with_lines(missing) if missing else self), met
+        return (self.with_lines(missing.values()) if missing else self), met
 
 
 def lines_from_code(table: Mapping[str, Limit]) -> list[Line]:

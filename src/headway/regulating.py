@@ -12,11 +12,13 @@ from headway.telling import warn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from headway.limits import Limit, Line, Terms
     from headway.stores.base import Store
     from headway.turnstile import Turnstile
 
+    T = TypeVar("T")
 
 # Nobody means more than that, and the longest that providers ask for is a week.
 MAX_COOLING_SECONDS = 7 * 86400.0
@@ -47,6 +49,7 @@ class Regulator:
 
     def pause(self, key: str) -> None:
         keys.check(key)
+        self.doubt([key], in_force=False)
         self._revise(
             lambda terms: terms.with_paused(terms.paused | {key}), lambda file, _: file.pause(key)
         )
@@ -57,8 +60,7 @@ class Regulator:
             lambda terms: terms.with_paused(terms.paused - {key}),
             lambda file, _: file.resume(key),
         )
-        self._store.end_cool_down(key)
-        self._turnstile.switchboard.deliver()
+        self._operate(lambda store: store.end_cool_down(key))
 
     def cool_down(self, key: str, seconds: float | None, reason: str) -> float:
         keys.check(key)
@@ -67,15 +69,13 @@ class Regulator:
         reason = _kept(reason)
         import random  # noqa: PLC0415 - rarely needed
 
-        left = self._store.cool_down(key, seconds, reason, jitter=random.random())  # noqa: S311
-        switchboard = self._turnstile.switchboard
-        switchboard.deliver()
-        switchboard.keep_time()
+        jitter = random.random()  # noqa: S311
+        left = self._operate(lambda store: store.cool_down(key, seconds, reason, jitter=jitter))
+        self._turnstile.switchboard.keep_time()
         return time.time() + left
 
     def reload(self) -> None:
-        self._store.follow_file()
-        self._turnstile.switchboard.deliver()
+        self._operate(lambda store: store.follow_file())
         self.doubt([line.pattern for line in self._store.terms().lines], in_force=True)
 
     def offer(self, lines: list[Line]) -> list[Line]:
@@ -88,7 +88,7 @@ class Regulator:
 
         def offered(terms: Terms) -> Terms:
             revised, met[:] = terms.with_offered(lines)
-            new[:] = [line for line in lines if terms.exact(line.pattern) is None]
+            new[:] = [line for line in lines if revised.exact(line.pattern) is line]
             return revised
 
         self._revise(offered)
@@ -101,11 +101,15 @@ class Regulator:
         return new
 
     def doubt(self, patterns: list[str], *, in_force: bool) -> None:
-        """Warn once of limits on keys that nobody uses but that are nearly ones in use."""
+        """Warn once of keys that nobody uses but that are nearly others.
+
+        Those of lines in force are not compared with each other: they may be meant so.
+        """
         census = self._store.census()
         in_use = {key for key, state in census.states.items() if state.used or state.waiting}
-        known = [line.pattern for line in census.terms.lines] if in_force else []
-        for doubt in spelling.doubts(patterns, in_use, known=known):
+        lines = [line.pattern for line in census.terms.lines if "*" not in line.pattern]
+        known, configured = (lines, []) if in_force else ([], lines)
+        for doubt in spelling.doubts(patterns, in_use, known=known, configured=configured):
             if doubt not in self._doubted:
                 self._doubted.add(doubt)
                 warn(doubt)
@@ -117,14 +121,18 @@ class Regulator:
     ) -> None:
         """Change the terms, and the file with them, in one step."""
         file = self._file
-        while True:
-            terms = self._store.terms()
+
+        def revise(store: Store) -> bool:
+            terms = store.terms()
             also = None if file is None or write is None else _bound(write, file, terms)
-            if self._store.set_terms(change(terms), expected=terms, also=also):
-                break
-        switchboard = self._turnstile.switchboard
-        switchboard.deliver()
-        switchboard.keep_time()
+            return store.set_terms(change(terms), expected=terms, also=also)
+
+        while not self._operate(revise):
+            pass
+        self._turnstile.switchboard.keep_time()
+
+    def _operate(self, operation: Callable[[Store], T]) -> T:
+        return self._turnstile.switchboard.operate(lambda: operation(self._store))
 
     @property
     def _store(self) -> Store:

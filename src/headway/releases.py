@@ -12,11 +12,11 @@ import pwd
 import time
 from dataclasses import asdict, dataclass
 
+from headway import bounded_log
 from headway.stores.processes import own_command
 from headway.views import HolderView, LeaseView
 
 FILE_NAME = "releases.log"
-_OLD = ".old"
 _MAX_BYTES = 128 << 10
 _STANDARD_STREAMS = range(3)
 
@@ -46,32 +46,14 @@ class Release:
 def record(home: str, lease: LeaseView, *, reason: str, task: str | None) -> None:
     """Add a line for a lease that this process has just taken back, for the task it works on."""
     release = Release(lease, time.time(), reason, _me(task))
-    path = os.path.join(home, FILE_NAME)
     line = json.dumps(asdict(release)).encode() + b"\n"
-    os.makedirs(home, mode=0o700, exist_ok=True)  # on a server there need not be one
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line)
-        written = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    # Someone else may have put it aside in the same moment; then this is the new one.
-    if written.st_size > _MAX_BYTES and os.path.samestat(written, os.stat(path)):
-        os.rename(path, path + _OLD)
+    bounded_log.append(home, FILE_NAME, line, max_bytes=_MAX_BYTES)
 
 
 def read(home: str) -> list[Release]:
     """All that are still known, the newest first. A line that cannot be read is passed over."""
-    lines: list[str] = []
-    for suffix in (_OLD, ""):
-        try:
-            with open(
-                os.path.join(home, FILE_NAME + suffix), encoding="utf-8", errors="replace"
-            ) as file:
-                lines += file
-        except OSError:  # there is none; or it is not for us to read
-            continue
-    return [release for release in map(_parse, reversed(lines)) if release is not None]
+    lines = bounded_log.newest_first(home, FILE_NAME)
+    return [release for release in map(_parse, lines) if release is not None]
 
 
 def _parse(line: str) -> Release | None:

@@ -18,6 +18,10 @@ _TOKEN_LENGTHS = range(16, 201)
 STORE_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
+def _duration(value: object, name: str) -> float:
+    return durations.seconds(value, name=name)
+
+
 def _positive_duration(value: object, name: str) -> float:
     return durations.positive_seconds(value, name=name)
 
@@ -190,6 +194,7 @@ _off_or_duration = _unless("off", _positive_duration)
 _off_or_count = _unless("off", _count)
 _off_or_size = _unless("off", _size)
 _never_or_duration = _unless("never", _positive_duration)
+_always_or_duration = _unless("always", _positive_duration)
 
 SETTINGS = {
     "queue.boost": Setting("boost_seconds", "HEADWAY_QUEUE_BOOST", "10m", _positive_duration),
@@ -218,6 +223,9 @@ SETTINGS = {
     "gateway.max_body": Setting(
         "gateway_max_body_bytes", "HEADWAY_GATEWAY_MAX_BODY", "64MB", _size
     ),
+    "gateway.max_bodies": Setting(
+        "gateway_max_bodies_bytes", "HEADWAY_GATEWAY_MAX_BODIES", "512MB", _size
+    ),
     "gateway.client_patience": Setting(
         "gateway_patience_seconds", "HEADWAY_GATEWAY_CLIENT_PATIENCE", "60s", _positive_duration
     ),
@@ -237,6 +245,9 @@ SETTINGS = {
     "store.lease_seconds": Setting(
         "lease_seconds", "HEADWAY_STORE_LEASE_SECONDS", 15, _positive_duration
     ),
+    "store.eviction": Setting(
+        "store_eviction", "HEADWAY_STORE_EVICTION", "refuse", _one_of("refuse", "allow")
+    ),
     "store.password": Setting(
         "store_password", "HEADWAY_STORE_PASSWORD", "off", _unless("off", _text), is_secret=True
     ),
@@ -251,7 +262,13 @@ SETTINGS = {
     ),
     "jobs.expire": Setting("expire_seconds", "HEADWAY_JOBS_EXPIRE", "24h", _never_or_duration),
     "jobs.retries": Setting("retries", "HEADWAY_JOBS_RETRIES", 0, _whole),
+    "jobs.retry_delay": Setting(
+        "retry_delay_seconds", "HEADWAY_JOBS_RETRY_DELAY", "10s", _duration
+    ),
     "jobs.grace": Setting("grace_seconds", "HEADWAY_JOBS_GRACE", "10s", _positive_duration),
+    "jobs.retry_within": Setting(
+        "retry_within_seconds", "HEADWAY_JOBS_RETRY_WITHIN", "7d", _always_or_duration
+    ),
     "jobs.keep": Setting("keep_seconds", "HEADWAY_JOBS_KEEP", "30d", _never_or_duration),
     "jobs.keep_count": Setting("keep_count", "HEADWAY_JOBS_KEEP_COUNT", 1000, _count),
     "jobs.max_log": Setting("max_log_bytes", "HEADWAY_JOBS_MAX_LOG", "10MB", _size),
@@ -307,6 +324,7 @@ VARIABLES = (
     "HEADWAY_TASK",
     "HEADWAY_JOB",
     "HEADWAY_ATTEMPT",
+    "HEADWAY_TRUST_HOME",
 )
 
 

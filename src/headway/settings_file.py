@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headway import config
+from headway import config, ownership, parsed_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,16 +73,30 @@ class SettingsFile:
         # Where the file is a link (a person's dotfiles), what it points to is replaced.
         target = os.path.realpath(self.path)
         draft = f"{target}.{os.getpid()}.new"
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = ownership.create(draft, os.O_WRONLY | os.O_TRUNC)
         try:
             with open(descriptor, "w", encoding="utf-8", newline="") as file:
+                self._keep_owner(descriptor, target)
                 file.write(tomlkit.dumps(document))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, target)
         except BaseException:
-            os.unlink(draft)
+            try:
+                os.unlink(draft)
+            except FileNotFoundError:
+                pass  # Ctrl-C struck when it was in its place already
             raise
+
+    @staticmethod
+    def _keep_owner(descriptor: int, target: str) -> None:
+        try:
+            replaced = os.stat(target)
+        except FileNotFoundError:
+            # Nobody would believe the new file where others can replace it.
+            ownership.refuse_foreign(target, None, parsed_file.DANGER)
+        else:
+            ownership.keep_owner(descriptor, replaced)
 
 
 def _edited(

@@ -5,24 +5,22 @@ from __future__ import annotations
 import time
 
 from headway.config import MAX_INHERITED
-from headway.errors import HeadwayError, LeaseLost
-from headway.lean import ContextVar
+from headway.current_leases import hold, let_go
+from headway.errors import ConfigError, HeadwayError, LeaseLost, StoreUnavailable
 from headway.tickets import Revoked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, Self
 
     from headway.events import Event
     from headway.tickets import Ticket
     from headway.turnstile import Turnstile
 
-# The leases that this thread or task runs under, outermost first: its own and those of
-# whoever started it. Some may have ended meanwhile: a task keeps the context that it was
-# created in. Tickets, not leases, so that a dropped lease is collected and given back.
-_held: ContextVar[tuple[Ticket, ...]] = ContextVar("headway_held", default=())
+# What ``parent=`` takes besides a lease: those that the caller runs under.
+CURRENT = "current"
 
 
 class Slot:
@@ -31,17 +29,23 @@ class Slot:
     It can be entered again after it was left, but not twice at once.
     """
 
-    __slots__ = ("_lease", "request", "turnstile")
+    __slots__ = ("_in_use", "_lease", "request", "turnstile")
 
     def __init__(self, turnstile: Turnstile, request: Request) -> None:
         self.turnstile, self.request = turnstile, request
+        self._in_use = False
         self._lease: HeldLease | None = None
 
     def __enter__(self) -> Lease:
-        if self._lease is not None:
+        if self._in_use:
             self._refuse_second_entry()
-        self._lease = lease = self.turnstile.acquire(self.request)
-        _hold(lease.ticket)
+        self._in_use = True  # before it is granted: others may come while this one waits
+        try:
+            self._lease = lease = self.turnstile.acquire(self.request)
+            hold(lease)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return lease
 
     def __exit__(
@@ -54,17 +58,22 @@ class Slot:
         try:
             if lease is not None:
                 self.turnstile.give_back(lease)
-                _let_go(lease.ticket)
+                let_go(lease.ticket)
                 lease.disarm()
         finally:
-            self._lease = None
+            self._lease, self._in_use = None, False
 
     async def __aenter__(self) -> Lease:
-        if self._lease is not None:
+        if self._in_use:
             self._refuse_second_entry()
-        lease: HeldLease = await (_aio or _load_aio()).acquire(self.turnstile, self.request)
-        self._lease = lease
-        _hold(lease.ticket)
+        self._in_use = True
+        try:
+            lease: HeldLease = await (_aio or _load_aio()).acquire(self.turnstile, self.request)
+            self._lease = lease
+            hold(lease)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return lease
 
     async def __aexit__(
@@ -81,10 +90,10 @@ class Slot:
             elif lease is not None:
                 await self._agive_back(lease)
             if lease is not None:
-                _let_go(lease.ticket)
+                let_go(lease.ticket)
                 lease.disarm()
         finally:
-            self._lease = None
+            self._lease, self._in_use = None, False
 
     async def _agive_back(self, lease: Lease) -> None:
         ticket, held_seconds = lease.ticket, lease.held_seconds
@@ -101,19 +110,55 @@ class Slot:
         lease = self._lease
         if lease is not None:
             lease.ticket.user = user
-            if lease.ticket not in _held.get():
-                _hold(lease.ticket)
+            hold(lease)
 
     def _refuse_second_entry(self) -> NoReturn:
         raise HeadwayError(
             "this slot is in use; call slot() once for each with block that runs at a time"
         )
 
+    def __copy__(self) -> Slot:
+        """The same request, not entered."""
+        return Slot(self.turnstile, self.request)
+
+    def __deepcopy__(self, _: object) -> Slot:
+        return self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a slot cannot be pickled; call slot() in the process that enters it")
+
+    def __repr__(self) -> str:
+        state = "entering" if self._in_use else "not entered"
+        if self._lease is not None:
+            state = f"held as {self._lease.id}"
+        return f"<Slot on {' + '.join(self.request.keys)}, {state}>"
+
+    if not TYPE_CHECKING:  # a type checker has its own words for these mistakes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(Lease, name):
+                raise AttributeError(f"'Slot' object has no attribute {name!r}")
+            raise AttributeError(
+                f"a slot has no {name!r}, its lease has: write"
+                f" `with slot(...) as lease:` (or `async with`) and use lease.{name} inside"
+            )
+
+        def __await__(self) -> NoReturn:
+            raise TypeError("a slot is not awaited but entered: write `async with slot(...):`")
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise TypeError(
+                "a slot is not called but entered: write `with slot(...):` or"
+                " `async with slot(...):`; to decorate a function, use @headway.limited(...)"
+            )
+
 
 class Request:
     """What a slot asks for, checked."""
 
     __slots__ = (
+        "borrows_current",
+        "former",
         "keys",
         "name",
         "on_wait",
@@ -138,6 +183,8 @@ class Request:
         parents: tuple[str, ...],
         on_wait: Callable[[Event], None] | None = None,
         name: str = "",
+        *,
+        borrows_current: bool = False,
     ) -> None:
         self.keys, self.path, self.task = keys, path, task
         self.weight, self.priority = weight, priority
@@ -145,12 +192,16 @@ class Request:
         self.parents, self.on_wait = parents, on_wait
         # What the ticket's id ends in, if not in a number.
         self.name = name
+        # Whether the leases of whoever enters the slot lend as well, before the parents do.
+        self.borrows_current = borrows_current
+        # The ticket whose place in line the next one gets: it left that for a while.
+        self.former: Ticket | None = None
 
 
 class Lease:
     """A granted ticket. It lasts until its ``with`` block is left or its process dies."""
 
-    __slots__ = ("_granted_at", "_turnstile", "ticket", "waited_seconds")
+    __slots__ = ("__weakref__", "_granted_at", "_turnstile", "ticket", "waited_seconds")
 
     def __init__(self, turnstile: Turnstile, ticket: Ticket, started: float) -> None:
         self._turnstile, self.ticket = turnstile, ticket
@@ -174,8 +225,14 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the slot was taken back; the work may be running beside someone else's."""
-        return isinstance(self.ticket.verdict, Revoked)
+        """Whether the slot was taken back; the work may be running beside someone else's.
+
+        Also true while a server could not be reached for ``store.lease_seconds``: it may have given
+        the slot to another one.
+        """
+        if isinstance(self.ticket.verdict, Revoked):
+            return True
+        return not self.ticket.ended and self._turnstile.store.is_unheard
 
     @property
     def token(self) -> int:
@@ -185,7 +242,12 @@ class Lease:
 
     def check(self) -> None:
         """Raise ``LeaseLost`` if the slot was taken back; asks the store, ``lost`` does not."""
-        self._turnstile.find_out(self.ticket)
+        try:
+            self._turnstile.find_out(self.ticket)
+        except StoreUnavailable as error:
+            if self.lost:
+                raise LeaseLost(self.keys, self.id, str(error)) from error
+            raise
         verdict = self.ticket.verdict
         if isinstance(verdict, Revoked):
             raise LeaseLost(self.keys, self.id, verdict.reason)
@@ -225,6 +287,20 @@ class Lease:
         """Whether it was given back."""
         return self.ticket.ended
 
+    # A copy would give the slots back when it is dropped, while the work goes on.
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"lease {self.id} cannot be pickled, its process holds it; pass lease.id to another"
+            " process and use it there as parent=, or start that process with lease.environ()"
+        )
+
     def __repr__(self) -> str:
         state = "ended" if self.ended else "lost" if self.lost else "held"
         return f"<Lease {self.id} on {' + '.join(self.keys)}, {state}>"
@@ -250,29 +326,16 @@ class HeldLease(Lease):
             self._turnstile.give_back(self)
 
 
-def held_here() -> tuple[str, ...]:
-    """The ids of the leases that the present thread or task runs under."""
-    held = _held.get()
-    if not held:
-        return ()
-    return tuple([t.id for t in held if not t.ended and (t.user is None or t.user())])
-
-
-def forget_after_fork() -> None:
-    """The leases of the thread that forked are its own."""
-    _held.set(())
-
-
-def _hold(ticket: Ticket) -> None:
-    held = _held.get()
-    _held.set((*[other for other in held if not other.ended], ticket) if held else (ticket,))
-
-
-def _let_go(ticket: Ticket) -> None:
-    # Not ContextVar.reset(): a generator may be closed in another context.
-    held = _held.get()
-    if ticket in held:
-        _held.set(tuple([other for other in held if other is not ticket]))
+def lender_ids(parent: Lease | str) -> tuple[str, ...]:
+    """The leases that ``parent`` lets a request borrow from, the nearest first."""
+    if isinstance(parent, str):
+        return (parent,)
+    if not isinstance(parent, Lease):
+        raise ConfigError(f'parent must be a lease, the id of one, or "current", got {parent!r}')
+    parent.check()
+    if parent.ended:
+        raise ConfigError(f"parent lease {parent.id} has ended; it has no slot to lend")
+    return (parent.id, *parent.ticket.parents)
 
 
 # The asyncio half, loaded with the first ``async with``: plain code has no use for it.

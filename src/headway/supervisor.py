@@ -6,7 +6,9 @@ it passes signals on and ends with the command's exit code. Its child, the
 command and of every orphan that the command leaves (Linux). Then it moves to a
 session of its own, where neither Ctrl-C nor a ``kill`` of the group reaches it,
 so the command counts until it is gone even if the front is killed. (In the moment
-between the command's start and that move, a kill of the whole group takes both.) If the
+between the command's start and that move, a kill of the whole group takes both.) While it
+waits it has a group of its own, and the front passes on whatever the terminal sends: so it
+can leave the line when the front is stopped. If the
 supervisor is killed, the front has a copy of its lock, inherits the tree, and
 the command counts as well.
 """
@@ -14,11 +16,24 @@ the command counts as well.
 from __future__ import annotations
 
 import _socket
+import _thread
 import os
 import sys
 import time
 
 from headway import background, family, programs
+from headway.errors import NotStartable, no_more_processes
+from headway.front import (
+    COMMAND,
+    ENDED,
+    FORWARDED,
+    LIFELINE,
+    MESSAGE_BYTES,
+    STOPPED,
+    Front,
+    have_announced,
+    turn_to,
+)
 from headway.lean import signal
 
 TYPE_CHECKING = False
@@ -26,31 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
-# Passed on to the command, unless the terminal has told it already.
-_FORWARDED: set[int] = {
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-    signal.SIGTSTP,
-    signal.SIGCONT,
-    signal.SIGWINCH,
-}
 # A background process that touches the terminal is stopped. That is for the command to be.
 _UNWANTED: set[int] = {signal.SIGTTIN, signal.SIGTTOU}
 # Python ignores these for itself.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_SENT_BY_KERNEL = 0x80  # by the terminal, or by a clock that the caller has set
-_HANGUP: set[int] = {signal.SIGHUP, signal.SIGCONT}
-_SENT_TO_GROUP: set[int] = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
 # Not SIGTERM: the caller may have that ignored. This one means nothing to whoever gets it.
 _FRONT_IS_GONE = signal.SIGURG
-# Messages of the supervisor: a letter and a number.
-_LIFELINE, _COMMAND, _ENDED = b"L", b"C", b"E"
-_MESSAGE_BYTES = 5
 # The children of a command often end a moment after it.
 _GRACE_SECONDS = 0.2
 _INSIST_SECONDS = 1.0
@@ -64,6 +60,10 @@ class Interrupted(BaseException):
         self.signum = signum
 
 
+class Stopped(BaseException):
+    """Ctrl-Z came while the work could be put off."""
+
+
 def supervise(work: Callable[[Supervisor], int]) -> int:
     """Do the work in a supervisor of its own; the exit code it reports."""
     nowhere = _fill_in_standard_streams()
@@ -71,12 +71,15 @@ def supervise(work: Callable[[Supervisor], int]) -> int:
     # If the caller ignored it, so would we, and learn of no child's end.
     signal.signal(signal.SIGCHLD, _take_note)
     before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, _FORWARDED | _UNWANTED | {signal.SIGCHLD, signal.SIGIO}
+        signal.SIG_BLOCK, FORWARDED | _UNWANTED | {signal.SIGCHLD, signal.SIGIO}
     )
-    _have_announced(near)
+    have_announced(near)
     # Before there is a command: its supervisor may be killed the moment after it was started.
     family.adopt_orphans()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise no_more_processes(error) from error
     if pid == 0:
         near.close()
         _end(Supervisor(far, before, nowhere), work)
@@ -88,6 +91,9 @@ def _end(supervisor: Supervisor, work: Callable[[Supervisor], int]) -> NoReturn:
     code = 70
     try:
         code = supervisor.wait_in_line(work)
+    except NotStartable as error:
+        sys.stderr.write(f"headway: {error}\n")
+        code = error.exit_code
     except BaseException:  # noqa: BLE001 - the last one who could show it
         sys.excepthook(*sys.exc_info())
     finally:
@@ -103,30 +109,75 @@ class Supervisor:
     ) -> None:
         self._front, self._front_pid, self._mask = front, os.getppid(), mask
         self._nowhere = nowhere
-        self._signals = _FORWARDED | {signal.SIGCHLD}
+        self._signals = FORWARDED | {signal.SIGCHLD}
         self._command = 0
         self._heard = self._reported = self._has_stopped_front = False
+        self._group = os.getpgrp()
+        # Whether the work is in a state that it can leave and come back to.
+        self._may_stop = self._is_to_stop = False
+        self._going_on = _thread.allocate_lock()
 
     def wait_in_line(self, work: Callable[[Supervisor], int]) -> int:
         """Do the work; a signal ends it as long as the command has not been started."""
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 signal.signal(signum, self._interrupt)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, self._stop)
+            signal.signal(signal.SIGCONT, self._go_on)
+        os.setpgid(0, 0)
         signal.signal(_FRONT_IS_GONE, self._interrupt)
         background.start(self._watch_front)
         try:
             try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - {_FRONT_IS_GONE})
+                # Not in the foreground, it would be stopped for what it writes.
+                blocked = (self._mask | _UNWANTED) - {_FRONT_IS_GONE}
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
                 return work(self)
             finally:  # inside: there may come a second one on the way out
                 signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         except Interrupted as interrupted:
             self._heard = True
+            if self._is_to_stop and os.getppid() == self._front_pid:
+                os.kill(self._front_pid, signal.SIGCONT)  # stopped, it could not end with us
             return 128 + interrupted.signum
 
     def _interrupt(self, signum: int, _: object) -> NoReturn:
         background.start(self._insist, signum)
         raise Interrupted(signum)
+
+    def allow_stop(self) -> None:
+        """From now on Ctrl-Z raises ``Stopped``, until the front stops or a command is started."""
+        self._may_stop = True
+        if self._is_to_stop:
+            raise Stopped
+
+    def stop_front(self) -> None:
+        """Have the front stop, so that the shell notices."""
+        self._may_stop = False
+        self._going_on.acquire(False)
+        self._tell(STOPPED, 0)
+
+    def wait_for_front(self) -> None:
+        """Wait until the front goes on."""
+        self._going_on.acquire()
+        self._is_to_stop = False
+
+    def is_in_foreground(self) -> bool:
+        """Whether the terminal on stderr is the front's at present, and not another job's."""
+        try:
+            return os.tcgetpgrp(2) == self._group
+        except OSError:  # it is no terminal of ours
+            return False
+
+    def _stop(self, _signum: int, _: object) -> None:
+        self._is_to_stop = True
+        if self._may_stop:
+            raise Stopped
+
+    def _go_on(self, _signum: int, _: object) -> None:
+        if self._going_on.locked():
+            self._going_on.release()
 
     def _insist(self, signum: int) -> None:
         """Python drops what is raised inside some callbacks, such as those of an import."""
@@ -152,24 +203,39 @@ class Supervisor:
         lifeline: int | None,
         detach_ok: bool,
         left_behind: Callable[[], None],
+        stopped: Callable[[bool], None],
     ) -> int:
         """Run the command until its whole tree is gone; its exit code.
 
         With ``detach_ok`` only until its first process is. ``left_behind`` is called
-        when that one is gone, others are not, and the front is about to leave.
+        when that one is gone, others are not, and the front is about to leave; ``stopped``
+        when that one was stopped or goes on.
         """
         if not detach_ok:
             family.adopt_orphans()
         signal.pthread_sigmask(signal.SIG_BLOCK, self._signals | {_FRONT_IS_GONE})
         if lifeline is not None:
-            self._tell(_LIFELINE, 0, lifeline)
+            self._tell(LIFELINE, 0, lifeline)
+        self._may_stop = False
+        self._join(self._group)  # the command is to be one of it
         self._command = programs.start(
             program, words, environ, setsigmask=self._mask, setsigdef=_IGNORED_BY_PYTHON
         )
-        self._tell(_COMMAND, self._command)
-        os.setsid()
-        _turn_to(self._nowhere, 0, 1)
+        self._tell(COMMAND, self._command)
+        if os.getpgrp() != os.getpid():
+            os.setsid()
+        turn_to(self._nowhere, 0, 1)
+        self._tell_of_stop = stopped
+        if self._is_to_stop:  # Ctrl-Z came too late for us
+            self._pass_on(signal.SIGTSTP)
         return self._see_it_through(detach_ok=detach_ok, left_behind=left_behind)
+
+    @staticmethod
+    def _join(group: int) -> None:
+        try:
+            os.setpgid(0, group)
+        except OSError:
+            pass  # nobody is left in it
 
     def _see_it_through(self, *, detach_ok: bool, left_behind: Callable[[], None]) -> int:
         code: int | None = None
@@ -200,7 +266,7 @@ class Supervisor:
         except Exception:  # noqa: BLE001, S110 - it only tells; what was left has to count on
             pass
         self.report(code)
-        _turn_to(self._nowhere, 2)
+        turn_to(self._nowhere, 2)
 
     def _pass_on(self, signum: int) -> None:
         if self._command > 0:
@@ -213,133 +279,23 @@ class Supervisor:
         """
         if (is_stopped or self._has_stopped_front) and os.getppid() == self._front_pid:
             os.kill(self._front_pid, signal.SIGSTOP if is_stopped else signal.SIGCONT)
+        if is_stopped != self._has_stopped_front:
+            self._tell_of_stop(is_stopped)
         self._has_stopped_front = is_stopped
 
     def report(self, code: int) -> None:
         """Let the front end with this code, once."""
         if not self._reported:
             self._reported = True
-            self._tell(_ENDED, code)
+            self._tell(ENDED, code)
 
     def _tell(self, letter: bytes, number: int, descriptor: int | None = None) -> None:
-        message = letter + number.to_bytes(_MESSAGE_BYTES - 1, "big")
+        message = letter + number.to_bytes(MESSAGE_BYTES - 1, "big")
         rights = [] if descriptor is None else [_rights(descriptor)]
         try:
             self._front.sendmsg([message], rights)
         except OSError:
             pass  # the front is gone; that is what we are for
-
-
-class Front:
-    """What the caller started and sees: passes signals on, stops and ends with the command."""
-
-    def __init__(self, supervisor: _socket.socket, pid: int, nowhere: int) -> None:
-        self._supervisor, self._pid, self._nowhere = supervisor, pid, nowhere
-        self._signals = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
-        self._command = 0
-        self._end: int | None = None  # the supervisor's, once it is known
-        self._lifeline: int | None = None
-        self._unread = b""
-
-    def wait(self) -> int:
-        """The exit code, once there is one."""
-        while True:
-            signum = self._next_signal()
-            if signum in {signal.SIGIO, signal.SIGCHLD}:
-                code = self._hear()
-                if code is not None:
-                    return code
-                self._stop_if_stopped()
-            elif signum and self._end is None:
-                os.kill(self._pid, signum)
-
-    def _next_signal(self) -> int:
-        """The next signal that is for us, or that the command has not got as well; else 0."""
-        if not hasattr(signal, "sigwaitinfo"):
-            signum = signal.sigwait(self._signals)
-            return 0 if signum in _SENT_TO_GROUP else signum
-        found = signal.sigwaitinfo(self._signals)
-        signum = found.si_signo
-        if signum == signal.SIGCONT and found.si_pid == self._pid:
-            return 0  # the command goes on already
-        # When a terminal goes away, the leader of its session is told alone.
-        to_group = signum in _SENT_TO_GROUP or (signum in _HANGUP and os.getsid(0) != os.getpid())
-        return 0 if found.si_code == _SENT_BY_KERNEL and to_group else signum
-
-    def _hear(self) -> int | None:
-        """Take the supervisor's messages in; the exit code, if that is among them."""
-        while True:
-            try:
-                received, rights, _, _ = self._supervisor.recvmsg(1024, 1024, _socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return None
-            except OSError:
-                received, rights = b"", []
-            if not received:
-                return self._take_over()
-            for _, _, descriptor in rights:
-                self._lifeline = int.from_bytes(descriptor, sys.byteorder)
-            self._unread += received
-            while len(self._unread) >= _MESSAGE_BYTES:
-                letter, number = self._unread[:1], self._unread[1:_MESSAGE_BYTES]
-                self._unread = self._unread[_MESSAGE_BYTES:]
-                if letter == _ENDED:
-                    return int.from_bytes(number, "big")
-                if letter == _COMMAND:
-                    self._make_room_for(int.from_bytes(number, "big"))
-
-    def _make_room_for(self, command: int) -> None:
-        self._command = command
-        _turn_to(self._nowhere, 0, 1)
-
-    def _take_over(self) -> int:
-        """The supervisor was killed: its orphans are ours, and so is the copy of its lock."""
-        status = self._end if self._end is not None else os.waitpid(self._pid, 0)[1]
-        if not self._command:  # it may have been killed before it could say what it had started
-            self._make_room_for(min(family.children(), default=0))
-        from headway.stores.stand_in import StandIn  # noqa: PLC0415 - hardly ever needed
-
-        stand_in = StandIn(self._lifeline)
-        code = self._see_out(family.exit_code(status))
-        stand_in.leave()
-        return code
-
-    def _see_out(self, code: int) -> int:
-        """Wait for the end of all that was left to us; the code, the command's if that was here."""
-        while True:
-            for pid, status in family.news():
-                if pid == 0:
-                    return code
-                if pid == self._command and os.WIFSTOPPED(status):
-                    self._stop()
-                elif pid == self._command and not os.WIFCONTINUED(status):
-                    code, self._command = family.exit_code(status), -1
-            signum = self._next_signal()
-            if signum not in {0, signal.SIGIO, signal.SIGCHLD} and self._command > 0:
-                os.kill(self._command, signum)
-
-    def _stop_if_stopped(self) -> None:
-        """Ctrl-Z while the supervisor waits in line stops both; SIGSTOP stops whom it was sent."""
-        if self._command:
-            return
-        pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
-        if pid and not os.WIFSTOPPED(status):
-            self._end = status
-        elif pid and os.WSTOPSIG(status) != signal.SIGSTOP:
-            self._stop()
-
-    @staticmethod
-    def _stop() -> None:
-        """Stop, so that the shell notices, until it says to go on."""
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _have_announced(near: _socket.socket) -> None:
-    """Get SIGIO when there is something to read: then one call waits for all there is."""
-    import fcntl  # noqa: PLC0415
-
-    fcntl.fcntl(near, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(near, fcntl.F_SETFL, fcntl.fcntl(near, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _next_signal(signals: set[int], timeout_seconds: float | None) -> int | None:
@@ -358,12 +314,6 @@ def _fill_in_standard_streams() -> int:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
         os.set_inheritable(descriptor, True)
     return descriptor
-
-
-def _turn_to(nowhere: int, *descriptors: int) -> None:
-    """Whoever reads from a pipe of the command must not have to wait for us."""
-    for descriptor in descriptors:
-        os.dup2(nowhere, descriptor)
 
 
 def _take_note(_signum: int, _: object) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-from headway import journal
+from headway import journal, plain_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.events import Event
     from headway.stores.base import Store
     from headway.tickets import Ticket
+    from headway.views import LeaseView
 
     Hook = Callable[[Event], None]
 
@@ -94,6 +95,11 @@ class Teller:
 
         self._tell(Lost(**_what(ticket), reason=reason))
 
+    def unheard(self, ticket: Ticket, seconds: float) -> None:
+        from headway.events import Unheard  # noqa: PLC0415
+
+        self._tell(Unheard(**_what(ticket), seconds=seconds))
+
     def rate_limited(self, ticket: Ticket, key: str, retry_after_seconds: float | None) -> None:
         """The provider of this model is asked for too much."""
         from headway.events import RateLimited  # noqa: PLC0415
@@ -153,6 +159,15 @@ class Teller:
         if on_wait is not None:
             call(on_wait, event)
         return True
+
+    def doubted(self, ticket: Ticket, key: str, holders: tuple[LeaseView, ...], fix: str) -> None:
+        """A wait may never end."""
+        from headway.events import PossibleDeadlock  # noqa: PLC0415
+        from headway.views import BlockedBy  # noqa: PLC0415
+
+        blocked_by = BlockedBy(key, "possible_deadlock")
+        what = _what(ticket)
+        self._tell(PossibleDeadlock(**what, blocked_by=blocked_by, holders=holders, fix=fix))
 
     def unfollow(self, ticket_id: str) -> None:
         """This ticket waits no more."""
@@ -217,4 +232,4 @@ def _what(ticket: Ticket) -> dict[str, Any]:
 
 def warn(text: str) -> None:
     """Say something that no event is about."""
-    journal.log().warning("%s", text)
+    journal.log().warning("%s", plain_text.one_line(text))

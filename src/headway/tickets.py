@@ -6,13 +6,19 @@ from headway.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from _weakref import ref
+    from collections.abc import Callable, Iterable
     from typing import Literal, TypeAlias
+
+    from headway.callers import Caller
+    from headway.slot import Lease
 
     Refusal: TypeAlias = Literal[
         "full", "paused", "cooling", "budget", "too_heavy", "queue_full", "deadlock", "settling"
     ]
 
+# Words among the ids of leases that a ticket waits inside of; no id begins with either.
+AROUND, TIMED = "~", "!"
 MAX_WEIGHT = 1_000_000
 MAX_PRIORITY = 100
 MAX_TASK_LENGTH = 1000
@@ -66,17 +72,25 @@ class Ticket:
     borrow, the nearest first. The store fills in the rest: ``rank``
     (its place in every line it stands in), ``at`` (the one key it waits at),
     ``reserved`` and ``borrowed`` (what it has collected so far), and ``verdict``
-    once somebody else has ended it. ``ended`` means that its caller has given it back, and
-    ``user`` tells, if it was handed to another thread or task, whether that is the present one.
+    once somebody else has ended it. ``ended`` means that its caller has given it back,
+    ``lease`` refers to what its caller got, ``caller`` is the task or thread that asked, and
+    ``user`` tells, if it was handed to another one, whether that is the present one.
+
+    ``within`` are the leases of the very task or thread that asks, which cannot end while it
+    waits; ``around`` those of whoever started it, which may. It is ``timed`` if it gives up
+    by itself.
     """
 
     __slots__ = (
+        "around",
         "arrival",
         "at",
         "borrowed",
+        "caller",
         "ended",
         "id",
         "keys",
+        "lease",
         "parents",
         "path",
         "priority",
@@ -84,6 +98,7 @@ class Ticket:
         "reserved",
         "since",
         "task",
+        "timed",
         "token",
         "user",
         "verdict",
@@ -101,10 +116,13 @@ class Ticket:
         priority: int = 0,
         parents: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
+        around: tuple[str, ...] = (),
+        timed: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
         self.id, self.keys, self.path = id, keys, path
         self.task, self.weight, self.priority = task, weight, priority
         self.parents, self.within = parents, within
+        self.around, self.timed = around, timed
         self.arrival = self.rank = self.token = 0
         self.since = 0.0
         self.at: str | None = None
@@ -112,6 +130,8 @@ class Ticket:
         self.borrowed: dict[str, str] = {}
         self.verdict: Decision | None = None
         self.user: Callable[[], bool] | None = None
+        self.caller: Caller | None = None
+        self.lease: ref[Lease] | None = None
         self.ended = False
 
     @property
@@ -130,9 +150,31 @@ class Ticket:
             priority=self.priority,
             parents=self.parents,
             within=self.within,
+            around=self.around,
+            timed=self.timed,
         )
         copied.arrival, copied.rank, copied.since = self.arrival, self.rank, self.since
         return copied
+
+    @property
+    def surroundings(self) -> tuple[str, ...]:
+        """What it waits inside of, in words that stores keep: the leases, and whether timed."""
+        if not self.around and not self.timed:
+            return self.within
+        around = [AROUND + lease for lease in self.around]
+        return (*self.within, *around, *((TIMED,) if self.timed else ()))
+
+    @surroundings.setter
+    def surroundings(self, words: Iterable[str]) -> None:
+        within, around = [], []
+        for word in words:
+            if word == TIMED:
+                self.timed = True
+            elif word.startswith(AROUND):
+                around.append(word[len(AROUND) :])
+            else:
+                within.append(word)
+        self.within, self.around = tuple(within), tuple(around)
 
     def clear(self) -> None:
         """Forget the place that a failed attempt gave it."""
@@ -190,12 +232,15 @@ class Withdrawn:
 
 
 class Revoked:
-    """The lease was taken back from its holder."""
+    """The lease was taken back from its holder.
 
-    __slots__ = ("reason", "ticket_id")
+    ``token`` is that of the lease if the store took the holder for dead; 0 if it was taken by hand.
+    """
 
-    def __init__(self, ticket_id: str, reason: str) -> None:
-        self.ticket_id, self.reason = ticket_id, reason
+    __slots__ = ("reason", "ticket_id", "token")
+
+    def __init__(self, ticket_id: str, reason: str, token: int = 0) -> None:
+        self.ticket_id, self.reason, self.token = ticket_id, reason, token
 
 
 if TYPE_CHECKING:

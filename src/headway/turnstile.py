@@ -9,14 +9,18 @@ from __future__ import annotations
 import time
 
 from headway import forking, keys
+from headway.callers import present, running_loop
+from headway.current_leases import held_here, lent_here
 from headway.errors import AtCapacity, Cancelled, DeadlockRefused, HeadwayError, QueueTimeout
-from headway.slot import HeldLease, held_here
+from headway.slot import HeldLease
 from headway.stores.base import StoreClosed
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 from headway.waiting import Switchboard, ThreadWaiter
+from headway.worrying import Worries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from typing import NoReturn
 
     from headway.slot import Lease, Request
@@ -45,6 +49,7 @@ class Turnstile:
         self.store, self.teller = store, teller
         # What children are told: the home, and the leases that this process runs under.
         self.environ, self.inherited = environ, inherited
+        self._worries = Worries(store, teller)
         self._unfinished: dict[str, tuple[Ticket, float]] = {}
         self.closed = False
         self._straight = 0
@@ -57,10 +62,13 @@ class Turnstile:
         started = time.monotonic()
         ticket = self.new_ticket(request)
         try:
-            answer = self.store.request(ticket, wait=request.wait)
+            answer: Answer | Decision = self.store.request(ticket, wait=request.wait)
             if self.store.news:
                 self.switchboard.deliver()
             if answer.__class__ is not Granted:
+                loop = running_loop()
+                if loop is not None and isinstance(answer, Waiting):
+                    answer = self._block(loop, ticket)
                 decision = self._await_turn(ticket, request, answer)
                 if is_verdict(decision):
                     self.finish_or_retry(ticket, 0.0)
@@ -72,10 +80,28 @@ class Turnstile:
             self.abandon(ticket)
             raise
 
-    def queue_up(self, ticket: Ticket, waiter: Waiter) -> Decision | None:
-        """Ask without a thread that waits: the decision, or none if the waiter will be told."""
+    def _block(self, loop: AbstractEventLoop, ticket: Ticket) -> Answer | Decision:
+        """Ask again from within all that cannot end while this thread waits: its loop's leases."""
+        from headway import deadlocks  # noqa: PLC0415 - words for a rare case
+
+        decision = self.withdraw(ticket)
+        if decision is not None:
+            return decision
+        ticket.clear()
+        ticket.within = deadlocks.held_on(loop, self.store, ticket.path)
         answer = self.store.request(ticket, wait=True)
         self.switchboard.deliver()
+        if isinstance(answer, Refused) and answer.reason == "deadlock":
+            error = DeadlockRefused(answer.key, answer.held_by, (), True)
+            self.teller.refused(ticket, str(error))
+            raise error
+        if isinstance(answer, Waiting):
+            deadlocks.warn_of_blocked_loop(" + ".join(ticket.keys))
+        return answer
+
+    def queue_up(self, ticket: Ticket, waiter: Waiter) -> Decision | None:
+        """Ask without a thread that waits: the decision, or none if the waiter will be told."""
+        answer = self.switchboard.operate(lambda: self.store.request(ticket, wait=True))
         if not isinstance(answer, Waiting):
             return answer
         decision = self.switchboard.attach(ticket.id, waiter)
@@ -83,7 +109,9 @@ class Turnstile:
             self.switchboard.attend()
         return decision
 
-    def _await_turn(self, ticket: Ticket, request: Request, answer: Answer) -> Decision | None:
+    def _await_turn(
+        self, ticket: Ticket, request: Request, answer: Answer | Decision
+    ) -> Decision | None:
         """The decision on a waiting ticket, or none when its time ran out first."""
         if not isinstance(answer, Waiting):
             return answer
@@ -95,6 +123,7 @@ class Turnstile:
                 waiter.decision = early
             self.switchboard.wait(waiter, notice)
             if waiter.decision is None and timeout != notice and not self.closed:
+                self.worry(ticket)
                 self.announce(ticket, request.on_wait)
                 self.switchboard.wait(waiter, None if timeout is None else timeout - notice)
         finally:
@@ -105,9 +134,7 @@ class Turnstile:
 
     def withdraw(self, ticket: Ticket) -> Decision | None:
         """Leave the line, and wake those whom that lets in; or learn what was decided before."""
-        decision = self.store.withdraw(ticket)
-        self.switchboard.deliver()
-        return decision
+        return self.switchboard.operate(lambda: self.store.withdraw(ticket))
 
     def new_ticket(self, request: Request) -> Ticket:
         """A ticket for this request, made by the present thread or task."""
@@ -117,16 +144,26 @@ class Turnstile:
         if self.store.shared and not self.switchboard.attending:
             # From now on others may have something to tell us, whether we wait or not.
             self.switchboard.attend()
-        return Ticket(
+        (within, around), parents = held_here(), request.parents
+        if request.borrows_current:
+            parents = (*lent_here(), *parents)
+        ticket = Ticket(
             ticket_id,
             request.keys,
             request.path,
             request.task,
             request.weight,
             request.priority,
-            request.parents,
-            held_here(),
+            parents,
+            within,
+            around,
+            request.timeout_seconds is not None,
         )
+        ticket.caller = present()
+        former = request.former
+        if former is not None:
+            ticket.arrival, ticket.rank, ticket.since = former.arrival, former.rank, former.since
+        return ticket
 
     def new_lease(self, ticket: Ticket, started: float) -> HeldLease:
         """The lease of a granted ticket."""
@@ -153,8 +190,14 @@ class Turnstile:
         if self.teller.queued(ticket, on_wait):
             self.switchboard.attend()
 
+    def worry(self, ticket: Ticket) -> None:
+        """Have a wait looked at that gets long."""
+        if self._worries.note(ticket):
+            self.switchboard.attend()
+
     def settle(self, ticket: Ticket, request: Request, decision: Decision | None) -> None:
         """Raise what the decision means to the caller, unless it is a grant."""
+        self._worries.drop(ticket.id)
         self.teller.unfollow(ticket.id)
         if isinstance(decision, Granted):
             return
@@ -174,7 +217,9 @@ class Turnstile:
 
         key = refused.key
         if refused.reason == "deadlock":
-            return DeadlockRefused(key, refused.held_by)
+            from headway import deadlocks  # noqa: PLC0415 - words for a rare case
+
+            return deadlocks.refusal(self.store, ticket, refused)
         states = self.store.survey(keys.path((key,)))
         capacity = views.capacity(key, states)
         if refused.reason == "cooling":
@@ -220,16 +265,20 @@ class Turnstile:
 
     def finish(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> None:
         """Take a ticket off the store, waiting or granted."""
-        ended_lease = self.store.release(ticket, held_seconds, patient=patient)
-        ticket.ended = True
-        if self._unfinished:
-            self._unfinished.pop(ticket.id, None)
-        if ended_lease and self.teller.hears_all():
-            self.teller.released(ticket, held_seconds)
-        if self.store.news:
-            self.switchboard.deliver()
-        if self.switchboard.early:
-            self.switchboard.detach(ticket.id)
+        try:
+            ended_lease = self.store.release(ticket, held_seconds, patient=patient)
+            ticket.ended = True
+            if self._unfinished:
+                self._unfinished.pop(ticket.id, None)
+            if ended_lease and self.teller.hears_all():
+                self.teller.released(ticket, held_seconds)
+            if self.store.news:
+                self.switchboard.deliver()
+            if self.switchboard.early:
+                self.switchboard.detach(ticket.id)
+        except BaseException:  # Ctrl-C: the next in line has to hear of its grant all the same
+            self.switchboard.deliver_later()
+            raise
 
     def prove(self, ticket: Ticket) -> None:
         """The provider has answered what runs under a lease.
@@ -238,8 +287,7 @@ class Turnstile:
         ticket that has drawn an arrival can be one.
         """
         if ticket.arrival:
-            self.store.prove(ticket)
-            self.switchboard.deliver()
+            self.switchboard.operate(lambda: self.store.prove(ticket))
 
     def stand_back(self, ticket: Ticket) -> None:
         """The provider will not answer what runs under a lease, so its end proves nothing.
@@ -247,15 +295,14 @@ class Turnstile:
         If that was the first to try after a cool-down, the next one tries, alone again.
         """
         if ticket.arrival:
-            self.store.stand_back(ticket)
-            self.switchboard.deliver()
+            self.switchboard.operate(lambda: self.store.stand_back(ticket))
 
     def find_out(self, ticket: Ticket) -> None:
         """Make sure that we know of a loss, if our lease was taken back by now."""
         known = ticket.ended or ticket.verdict is not None or self.closed
         try:
-            if not known and self.store.is_lost(ticket):
-                self.switchboard.deliver()
+            if not known:
+                self.switchboard.operate(lambda: self.store.is_lost(ticket))
         except StoreClosed:
             pass  # just now: its verdict says so
 
@@ -274,7 +321,8 @@ class Turnstile:
         """What the attendant does once a second; true while there is more to do."""
         for ticket, held_seconds in list(self._unfinished.values()):
             self.finish_or_retry(ticket, held_seconds)
-        return self.teller.follow() or bool(self._unfinished)
+        is_worried, is_followed = self._worries.look(), self.teller.follow()
+        return is_worried or is_followed or bool(self._unfinished)
 
     # -- life -------------------------------------------------------------------------
 
@@ -291,9 +339,8 @@ class Turnstile:
     def forget_after_fork(self) -> None:
         """In a forked child: nothing of the parent's is ours."""
         self._unfinished = {}
-        self.store.forget_after_fork()
-        self.teller.forget_after_fork()
-        self.switchboard.forget_after_fork()
+        parts = (self.store, self.teller, self._worries, self.switchboard)
+        forking.run_all([part.forget_after_fork for part in parts])
         if self.closed:  # the parent was in the middle of that
             self.close()
 

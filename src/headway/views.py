@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from headway import plain_text
 from headway.clocks import time_of_day
+from headway.doubts import Doubts
 from headway.errors import CoolingDown
+from headway.forecasts import LineForecast, estimated_wait
 from headway.keys import path
 from headway.limits import UNCAPPED, UNLIMITED, shown
-from headway.stores.book import WINDOW_SECONDS
+from headway.stores.book import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from headway.finished import Holds
     from headway.stores.base import Census, Holder, Outlook
     from headway.stores.book import KeyState
     from headway.tickets import Ticket
@@ -28,13 +32,29 @@ Reason = Literal[
     "possible_deadlock",
     "no_worker",
     "after",
+    "retry_delay",
     "starting",
+    "stopped",
 ]
 Pressure = Literal["ok", "near", "full"]
 # From this share of a limit on, planners are told to slow down.
 _NEAR = 0.8
 # Reasons that are not said as they are written.
-_WORDS = {"budget": "out of requests", "after": "after other jobs"}
+_WORDS = {
+    "budget": "out of requests",
+    "after": "after other jobs",
+    "retry_delay": "to be retried",
+    "possible_deadlock": "in a possible deadlock",
+    "no_worker": "no worker runs",
+    "starting": "about to start",
+}
+# Reasons that lie in the job or the process that waits, and not in a key.
+_OWN_REASONS = ("no_worker", "after", "retry_delay", "starting", "stopped")
+
+
+def in_words(reason: str) -> str:
+    """A reason for people."""
+    return _WORDS.get(reason, reason.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +66,18 @@ class BlockedBy:
 
     @property
     def in_words(self) -> str:
-        """Why, so that "is" can stand before it."""
-        return _WORDS.get(self.reason, self.reason.replace("_", " "))
+        """Why, without the key."""
+        return in_words(self.reason)
+
+    @property
+    def sentence(self) -> str:
+        """``agent is full``; if the reason is none of the key's, the reason alone."""
+        return f"{self.key} is {self.in_words}" if self.is_at_key else self.in_words
+
+    @property
+    def is_at_key(self) -> bool:
+        """Whether the key is the reason, and not the job or the process that waits."""
+        return self.reason not in _OWN_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +135,7 @@ class LimitView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """One lease and who holds it."""
+    """One lease and who holds it; ``stopped`` if the command that runs under it is."""
 
     id: str
     task: str | None
@@ -113,11 +143,16 @@ class LeaseView:
     weight: int
     since: float
     holder: HolderView
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingView:
-    """One ticket in line: its place at the key that blocks it."""
+    """One ticket in line: its place at the key that blocks it.
+
+    One that was ``stopped`` is passed over, and has its place again when it goes on.
+    ``estimated_wait_range`` is there while too few holds are known for one number.
+    """
 
     id: str
     task: str | None
@@ -129,6 +164,8 @@ class WaitingView:
     since: float
     estimated_wait_seconds: float | None
     holder: HolderView
+    stopped: bool = False
+    estimated_wait_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +215,8 @@ def cooling_down(
         text = f"{capacity.key} was cooling, and one request tries it first; ask again"
         return CoolingDown(capacity, text, time.time())
     until = time.time() + (longest.cooling_seconds or 0.0)
-    why = f" ({longest.cooldown.reason})" if longest.cooldown.reason else ""
+    reason = plain_text.one_line(longest.cooldown.reason)
+    why = f" ({reason})" if reason else ""
     too_long = ", longer than cooldown.max_wait" if would_wait else ""
     text = (
         f"{longest.key} is cooling until {time_of_day(until)}{why}{too_long};"
@@ -187,9 +225,9 @@ def cooling_down(
     return CoolingDown(capacity, text, until)
 
 
-def snapshot(census: Census) -> Snapshot:
-    """Everything in the words of design and documentation."""
-    waiting = _waiting(census)
+def snapshot(census: Census, known: Holds | None = None) -> Snapshot:
+    """Everything in the words of design and documentation; ``known`` is how long things took."""
+    waiting = (*_waiting(census, known), *_stopped(census))
     lines = {line.pattern for line in census.terms.lines if "*" not in line.pattern.split("/")}
     shown_keys = sorted({*census.states, *lines, *census.terms.paused, "agent"})
     return Snapshot(
@@ -198,31 +236,60 @@ def snapshot(census: Census) -> Snapshot:
             _lease(census.holders, lease)
             for lease in sorted(census.leases, key=lambda lease: (lease.since, lease.id))
         ),
-        waiting=tuple(waiting),
+        waiting=waiting,
     )
 
 
-def waiting(outlook: Outlook, ticket: Ticket) -> WaitingView:
+def waiting(outlook: Outlook, ticket: Ticket, known: Holds | None = None) -> WaitingView:
     """One ticket's own row."""
-    return _row(ticket, outlook.holders, outlook.state, outlook.position, outlook.state.obstacle())
+    state, holders = outlook.state, outlook.holders
+    row = _row(ticket, holders, state, outlook.position, state.obstacle())
+    line = LineForecast(state, outlook.leases, holders, known)
+    for _ in range(outlook.position - 1):
+        line.next(ticket)
+    seconds, between = line.next(ticket)
+    return replace(row, estimated_wait_seconds=seconds, estimated_wait_range=between)
 
 
 def holders(outlook: Outlook) -> tuple[LeaseView, ...]:
     """Who holds the key that a ticket waits at, longest first."""
-    return tuple(
-        _lease(outlook.holders, lease)
-        for lease in sorted(outlook.leases, key=lambda lease: lease.since)
-    )
+    return described(outlook.leases, outlook.holders)
 
 
-def _waiting(census: Census) -> Iterable[WaitingView]:
-    stuck, places = _possible_deadlocks(census), dict.fromkeys(census.states, 0)
+def described(leases: Iterable[Ticket], holders: dict[str, Holder]) -> tuple[LeaseView, ...]:
+    """Leases and who holds them, longest first."""
+    return tuple(_lease(holders, lease) for lease in sorted(leases, key=lambda one: one.since))
+
+
+def _waiting(census: Census, known: Holds | None) -> Iterable[WaitingView]:
+    doubts, places = Doubts(census), dict.fromkeys(census.states, 0)
+    lines: dict[str, LineForecast] = {}
     for ticket in census.waiting:
         at = ticket.at or ticket.path[0]
         places[at] += 1
         state = census.states[at]
-        reason: Reason = "possible_deadlock" if ticket.id in stuck else state.obstacle()
-        yield _row(ticket, census.holders, state, places[at], reason)
+        reason: Reason = state.obstacle()
+        if reason == "full" and doubts.suspects(ticket):
+            reason = "possible_deadlock"
+        row = _row(ticket, census.holders, state, places[at], reason)
+        if at not in lines:
+            lines[at] = LineForecast(state, census.leases, census.holders, known)
+        seconds, between = lines[at].next(ticket)
+        row = replace(row, estimated_wait_seconds=seconds, estimated_wait_range=between)
+        # Whoever waits behind those does so for as long, and nobody knows how long that is.
+        if doubts.affects(ticket):
+            row = replace(row, estimated_wait_seconds=None, estimated_wait_range=None)
+        yield row
+
+
+def _stopped(census: Census) -> Iterable[WaitingView]:
+    """Those who have left their line while they are stopped, with the place that they keep."""
+    for ticket in census.stopped:
+        at = ticket.at or ticket.path[0]
+        state = census.states.get(at) or new_state(at, census.terms)
+        before = [one for one in census.waiting if one.at == at and one.place < ticket.place]
+        row = _row(ticket, census.holders, state, len(before) + 1, "stopped")
+        yield replace(row, stopped=True, estimated_wait_seconds=None)
 
 
 def _row(
@@ -240,36 +307,6 @@ def _row(
         estimated_wait_seconds=estimated_wait(state, position),
         holder=_holder(holders, ticket),
     )
-
-
-def _possible_deadlocks(census: Census) -> set[str]:
-    """The waiting tickets whose key is held only by callers that wait like this themselves.
-
-    Starts from all tickets asked for from within a lease and drops, until
-    nothing changes, each that some free-running lease will make room for.
-    """
-    stuck = {ticket.id: ticket for ticket in census.waiting if _inside(ticket)}
-    on_loan = {(borrower, key) for _, key, borrower in census.loans}
-    while True:
-        waiting_leases = {lease for ticket in stuck.values() for lease in _inside(ticket)}
-        free = [
-            ticket_id
-            for ticket_id, ticket in stuck.items()
-            if census.states[ticket.at or ticket.path[0]].obstacle() != "full"
-            or any(
-                lease.id not in waiting_leases
-                for lease in census.leases
-                if ticket.at in lease.path and (lease.id, ticket.at) not in on_loan
-            )
-        ]
-        if not free:
-            return set(stuck)
-        for ticket_id in free:
-            del stuck[ticket_id]
-
-
-def _inside(ticket: Ticket) -> tuple[str, ...]:
-    return (*ticket.within, *ticket.parents)
 
 
 def _limit(census: Census, key: str) -> LimitView:
@@ -304,6 +341,7 @@ def _lease(holders: dict[str, Holder], lease: Ticket) -> LeaseView:
         weight=lease.weight,
         since=lease.since,
         holder=_holder(holders, lease),
+        stopped=lease.holder in holders and bool(holders[lease.holder].stopped),
     )
 
 
@@ -324,18 +362,6 @@ def _free(state: KeyState) -> int:
 
 def _shown(cap: int) -> int | Literal["unlimited"]:
     return "unlimited" if cap >= UNCAPPED else cap
-
-
-def estimated_wait(state: KeyState, position: int) -> float | None:
-    """How long a place in this line usually takes; unknown before anything was released."""
-    if state.paused:
-        return None
-    if state.budget_seconds is not None:
-        return state.budget_seconds + (position - 1) * WINDOW_SECONDS / state.budget
-    closed = max(state.cooling_seconds or 0.0, state.settling_seconds or 0.0)
-    if state.hold_seconds is None:
-        return closed or None
-    return closed + state.hold_seconds * position / min(state.cap, UNCAPPED)
 
 
 def _pressure(states: Sequence[KeyState], *, blocked: bool) -> Pressure:

@@ -18,16 +18,18 @@ from headway.tickets import Revoked, Withdrawn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
+    from typing import Protocol, TypeVar
 
     from headway.stores.base import Store
     from headway.tickets import Decision
+
+    T = TypeVar("T")
 
     class Waiter(Protocol):
         """Someone who waits for the decision on one ticket."""
 
         def wake(self, decision: Decision) -> bool:
-            """Hand the decision over; false if nobody is there any more."""
+            """Hand the decision over, perhaps twice; false if nobody is there any more."""
 
 
 # How long the attendant sleeps when nothing happens. Short while somebody waits for
@@ -48,7 +50,10 @@ class ThreadWaiter:
 
     def wake(self, decision: Decision) -> bool:
         self.decision = decision
-        self._gate.release()
+        try:
+            self._gate.release()
+        except RuntimeError:  # woken before, by someone whom an interrupt struck right after it
+            pass
         return True
 
     def sleep(self, seconds: float | None) -> None:
@@ -110,28 +115,63 @@ class Switchboard:
             self._waiters.pop(ticket_id, None)
             self.early.pop(ticket_id, None)
 
+    def operate(self, operation: Callable[[], T]) -> T:
+        """Run a store operation and hand out what it has decided."""
+        try:
+            result = operation()
+            self.deliver()
+        except BaseException:
+            self.deliver_later()
+            raise
+        return result
+
     def deliver(self) -> None:
-        """Hand out everything that the store has decided about this process's tickets."""
-        news = self._store.news
-        while news:
-            try:
-                decision = news.popleft()
-            except IndexError:  # another thread took the last one
+        """Hand out everything that the store has decided about this process's tickets.
+
+        Ctrl-C may strike this thread at any call, and what it delivers is mostly for others. So
+        each waiter is woken first and taken off the lists after that. Callers see to it that
+        what is left is delivered later.
+        """
+        while self._store.news:
+            self._deliver_next()
+
+    def deliver_later(self) -> None:
+        """Have the attendant deliver what this thread was kept from by an exception."""
+        if self._store.news:
+            self.attend()
+
+    def _deliver_next(self) -> None:
+        news, is_reached = self._store.news, True
+        with self._mutex:
+            if not news:  # another thread took the last one
                 return
+            decision = news[0]
+            waiter = self._waiters.get(decision.ticket_id)
             if isinstance(decision, Revoked):
-                self._lost(decision)
-                continue
+                waiter = None  # it has heard of the grant, or will
+            elif waiter is not None:
+                is_reached = waiter.wake(decision)
+                if is_reached and waiter is self._listener:
+                    # It waits for messages, not for us.
+                    self._store.interrupt()
+            elif self._store.own_ticket(decision.ticket_id) is not None:
+                self.early[decision.ticket_id] = decision
+            if is_reached:
+                self._taken(decision, waiter)
+        if isinstance(decision, Revoked):
+            self._lost(decision)
+        elif not is_reached:
+            self._unclaimed(decision)
             with self._mutex:
-                waiter = self._waiters.pop(decision.ticket_id, None)
-                if waiter is None and self._store.own_ticket(decision.ticket_id) is not None:
-                    self.early[decision.ticket_id] = decision
-            if waiter is None:
-                continue
-            if not waiter.wake(decision):
-                self._unclaimed(decision)
-            elif waiter is self._listener:
-                # It waits for messages, not for us.
-                self._store.interrupt()
+                self._taken(decision, waiter)
+
+    def _taken(self, decision: Decision, waiter: Waiter | None) -> None:
+        """Take it off the lists, unless a signal handler has done that in the meantime."""
+        news = self._store.news
+        if waiter is not None and self._waiters.get(decision.ticket_id) is waiter:
+            del self._waiters[decision.ticket_id]
+        if news and news[0] is decision:
+            del news[0]
 
     def wait(self, waiter: ThreadWaiter, seconds: float | None) -> None:
         """Block this thread until its waiter has a decision or the time is over."""
@@ -153,15 +193,19 @@ class Switchboard:
         finally:
             if self._listener is waiter:
                 self._listener = None
-            try:
-                self._listening.release()
-            except RuntimeError:  # it is someone else's
-                pass
+            self._stop_listening()
+        return True
+
+    def _stop_listening(self) -> None:
+        """Leave that to the attendant, also after Ctrl-C: others may wait for messages."""
+        try:
+            self._listening.release()
+        except RuntimeError:  # it is someone else's
+            return
         self._is_served = True
         if self._waiters or self._aside:
             # Also if it was called before: we may have taken that message.
             self._rouse()
-        return True
 
     def _listen_for(self, waiter: ThreadWaiter, deadline: float | None) -> None:
         self._deliver_to_self(waiter)
@@ -202,6 +246,7 @@ class Switchboard:
                 # Only now: there may be no thread to be had, or Ctrl-C may strike.
                 self.attending = True
                 return
+        self._busy = True
         if self._poked.locked():
             self._poke()
         if self._dozing:
@@ -275,7 +320,8 @@ class Switchboard:
             for seconds in (due, _TICK_SECONDS if self._busy else None)
             if seconds is not None
         ]
-        self._poked.acquire(True, min(waits, default=-1))
+        if not self._store.news:  # an interrupt may have kept its thread from delivering it
+            self._poked.acquire(True, min(waits, default=-1))
         if due is not None:
             self._store.tend()
 
@@ -304,11 +350,9 @@ class Switchboard:
         """Send those who wait away, and let the attendant go. Safe to repeat."""
         with self._mutex:
             self._closed = True
-        while self._waiters:
-            with self._mutex:
-                ticket_id = next(iter(self._waiters), "")
-                waiter = self._waiters.pop(ticket_id, None)
-            if waiter is not None:
+        with self._mutex:
+            for ticket_id, waiter in list(self._waiters.items()):
                 waiter.wake(Withdrawn(ticket_id))
+                self._waiters.pop(ticket_id, None)
         self._poke()
         self._store.interrupt()

@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 60.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()=>][A-Z0-9]?")
 
 _AGENT = """
-import json, sys, headway
+import contextvars, json, sys, threading, headway
 
 keys, options = (json.loads(word) for word in sys.argv[1:])
 then = options.pop("then", None)
@@ -33,7 +33,9 @@ try:
     with headway.slot(*keys, **options) as lease:
         print(lease.id, flush=True)
         if then and sys.stdin.readline():
-            headway.slot(*then).__enter__()
+            enter = headway.slot(*then).__enter__
+            inherited = contextvars.copy_context().run
+            threading.Thread(target=inherited, args=(enter,), daemon=True).start()
         for line in sys.stdin:
             try:
                 lease.check()
@@ -119,8 +121,8 @@ class Shell:
         """A program that asks for a slot and keeps it until its stdin is closed.
 
         It prints the lease's id when it has one, for each line whether the lease is
-        lost, and instead of all that the name of an error. With ``then=[KEY]`` it asks
-        for that too, from within, when it gets a line.
+        lost, and instead of all that the name of an error. With ``then=[KEY]`` a thread
+        that inherits its context asks for that too, when it gets a line.
         """
         script = self.directory / "agent.py"
         if not script.exists():

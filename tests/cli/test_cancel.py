@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.kit import until
+from tests.cli.kit import PROGRAM, until
 
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
@@ -74,3 +75,42 @@ def test_one_that_is_not_there_does_not_stop_the_others(shell: Shell, full: str)
 def test_no_id_is_bad_usage(shell: Shell) -> None:
     """Nothing is cancelled by leaving the name out."""
     assert shell.run("cancel").returncode == 64
+
+
+def test_a_command_of_headway_run_is_ended_by_its_task_and_can_be_looked_up(shell: Shell) -> None:
+    """From another terminal; afterwards `why` tells how it ended."""
+    front = shell.start("run", "--on", "agent/x", "--task", "issue-7", "--", "sleep", "60")
+    until(shell.holds(1), "the start")
+
+    ended = shell.run("cancel", "issue-7")
+
+    assert ended.returncode == 0
+    assert "(issue-7) is being ended: SIGTERM was sent to sleep 60" in ended.stdout
+    assert front.wait(20) == 143
+    story = shell.run("why", "issue-7").stdout
+    assert "(issue-7) has ended; it held agent/x." in story
+    assert "exit code  143 (signal 15)" in story
+    facts = json.loads(shell.run("why", "issue-7", "--json").stdout)
+    assert facts["state"] == "finished"
+    assert (facts["run"]["command"], facts["run"]["code"]) == ("sleep 60", 143)
+
+
+def test_a_stopped_waiter_is_ended(shell: Shell) -> None:
+    """It goes on for that, and its shell is told."""
+    shell.run("limits", "set", "k", "1")
+    shell.holding("k")
+    terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+    terminal.press(f"{PROGRAM} run --on k --task first -- true\n")
+    terminal.wait_for("for k (full)")
+    terminal.press("\x1a")
+    terminal.wait_for("Stopped")
+    until(lambda: any(x["stopped"] for x in shell.status()["waiting"]), "its being shown")
+
+    assert shell.run("cancel", "first").returncode == 0
+
+    until(lambda: shell.status()["waiting"] == [], "its leaving")
+    terminal.press("wait %1; echo code $?\n")
+    terminal.wait_for("code 143")
+    terminal.press("exit\n")
+    terminal.wait()

@@ -21,15 +21,17 @@ _BASH = """
 eval "$(headway completion bash)" || exit
 COMP_WORDS=("$@")
 COMP_CWORD=$(($# - 1))
-_headway_completion headway
+_headway headway
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def in_bash(shell: Shell, *words: str, env: Mapping[str, str] | None = None) -> list[str]:
+def in_bash(
+    shell: Shell, *words: str, env: Mapping[str, str] | None = None, before: str = ""
+) -> list[str]:
     """What bash offers for the last word; anything on stderr is a failure."""
     done = subprocess.run(
-        ["bash", "--norc", "-c", _BASH, "bash", "headway", *words],
+        ["bash", "--norc", "-c", before + _BASH, "bash", "headway", *words],
         env={**shell.environ, **(env or {})},
         capture_output=True,
         text=True,
@@ -107,6 +109,69 @@ def test_limits_are_offered_with_what_they_say(shell: Shell) -> None:
     offered = shell.run(env={**asked, "_HEADWAY_COMPLETE": "fish_complete"}).stdout
 
     assert offered == "plain,llm/openai\t4 slots, 60 requests a minute\n"
+
+
+def test_a_key_that_is_neither_configured_nor_in_use_is_forgotten(shell: Shell) -> None:
+    """What was misspelled once is not offered for ever."""
+    shell.run("limits", "set", "llm/*", "8")
+    shell.run("limits", "set", "llm/openai", "2")
+    shell.run("run", "--on", "llm/opnai", "--on", "agent/opencod", "--", "true")
+    shell.run("pause", "llm/google")
+    shell.holding("agent/opencode")
+
+    assert in_bash(shell, "check", "") == ["agent", "agent/opencode", "llm/google", "llm/openai"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--"],
+        ["run"],
+        ["run", "--on", "llm/x", "--no-wait"],
+        ["run", "--task", "=", "a", ":", "b", "--"],
+        ["submit", "--after", "16", "--"],
+    ],
+)
+def test_the_command_is_completed_by_its_own_completion(shell: Shell, words: list[str]) -> None:
+    """It sees its own words alone, as if headway did not stand before them."""
+    script = """
+    _tool() { COMPREPLY=("$COMP_CWORD" "${COMP_WORDS[@]}" "$@" "$COMP_LINE" "$COMP_POINT"); }
+    complete -F _tool tool
+    COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+    """
+
+    offered = in_bash(shell, *words, "/opt/tool", "--", "run", "be", before=script)
+
+    own = ["/opt/tool", "--", "run", "be"]
+    assert offered == ["3", *own, "/opt/tool", "be", "run", *own, str(len(" ".join(own)))]
+
+
+def test_bash_completion_is_asked_if_it_is_there(shell: Shell) -> None:
+    """It also loads what is not loaded yet; both names that it has had are known."""
+    for name in ("_command_offset", "_comp_command_offset"):
+        script = f'{name}() {{ COMPREPLY=("from $1"); }}'
+        assert in_bash(shell, "run", "--on", "a", "--", "to", before=script) == ["from", "5"]
+        assert in_bash(shell, "submit", "tool", "x", before=script) == ["from", "2"]
+
+
+def test_the_name_of_the_command_is_completed(shell: Shell) -> None:
+    """From PATH, with and without two dashes."""
+    program = shell.directory / "headway-test-tool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{shell.directory}:{shell.environ['PATH']}"}
+
+    assert in_bash(shell, "run", "--", "headway-te", env=path) == [program.name]
+    assert in_bash(shell, "run", "headway-te", env=path) == [program.name]
+
+
+def test_options_before_the_command_are_ours(shell: Shell) -> None:
+    """Also the value of one, and the words of other commands."""
+    shell.holding("agent/opencode", task="runs")
+
+    assert in_bash(shell, "run", "--tas") == ["--task"]
+    assert in_bash(shell, "run", "--task", "ru") == ["runs"]
+    assert in_bash(shell, "status", "ag") == ["agent", "agent/opencode"]
 
 
 def test_a_missing_home_is_not_made(shell: Shell) -> None:

@@ -73,6 +73,7 @@ def test_show_has_every_setting_with_its_source(shell: Shell) -> None:
         ("store.url", "home", "default"),
         ("store.namespace", "default", "default"),
         ("store.lease_seconds", 15, "default"),
+        ("store.eviction", "refuse", "default"),
         ("store.password", "off", "default"),
         ("store.password_file", "off", "default"),
         ("store.timeout", "9s", "HEADWAY_STORE_TIMEOUT"),
@@ -203,7 +204,8 @@ def test_check_of_a_home_that_nobody_uses_leaves_it_as_it_is(shell: Shell) -> No
 
     assert shell.run("config", "check").stderr == ""
 
-    assert [file.name for file in shell.home.iterdir()] == ["config.toml"]
+    names = sorted(file.name for file in shell.home.iterdir())
+    assert names == ["config.toml", "config.toml.parsed"]
 
 
 def test_limits_with_more_than_slots_are_shown_as_they_are_written(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,43 @@ def test_a_broken_config(shell: Shell) -> None:
     assert any(finding["about"] == "store" for finding in _findings(shell, "ok"))
 
 
+def test_wrong_counts_are_found_and_repaired(shell: Shell) -> None:
+    """A slot that nobody has jams its key; doctor alone changes nothing, and says how to."""
+    holder = _holder(shell)
+    try:
+        with sqlite3.connect(shell.home / "slots.db") as database:
+            database.execute("update keys set used = 3 where key = 'agent'")
+        database.close()
+        for _ in range(2):
+            (problem,) = _findings(shell, "problem")
+            assert "agent: used was 3, should be 1" in problem["text"]
+            assert problem["fix"] == "headway doctor --repair"
+        assert shell.run("run", "--no-wait", "--on", "agent", "--", "true").returncode == 75
+
+        answer = shell.run("doctor", "--repair")
+
+        assert "agent: used was 3, should be 1" in answer.stdout
+        assert answer.stdout.endswith("All is well.\n")
+        assert shell.run("run", "--no-wait", "--on", "agent", "--", "true").returncode == 0
+        assert "nothing to repair" in shell.run("doctor", "--repair").stdout
+    finally:
+        _end(holder)
+
+
+def test_a_home_that_is_not_there_is_not_made_by_a_repair(shell: Shell) -> None:
+    """There is nothing to repair in it."""
+    assert "nothing to repair" in shell.run("doctor", "--repair").stdout
+    assert not shell.home.exists()
+
+
+def test_nothing_is_repaired_under_broken_settings(shell: Shell) -> None:
+    """It is said, and the home is looked at all the same."""
+    shell.run("status")
+    (shell.home / "config.toml").write_text("[limits\n")
+    answer = shell.run("doctor", "--repair")
+    assert (answer.returncode, "nothing was repaired" in answer.stdout) == (1, True)
+
+
 def test_a_holder_that_was_killed(shell: Shell) -> None:
     """A dead holder and its lease are seen, left alone, and gone after the advice was followed."""
     holder = _holder(shell)
@@ -212,10 +250,22 @@ def test_files_that_are_something_else(shell: Shell) -> None:
     """Directories and files in each other's places are problems, never a traceback."""
     shell.home.mkdir(mode=0o700)
     (shell.home / "config.toml").mkdir()
-    (shell.home / "slots.lock").write_text("short")
+    (shell.home / "slots.lock").mkdir()
     (shell.home / "live").write_text("")
     abouts = {problem["about"] for problem in _findings(shell, "problem")}
     assert abouts == {"settings", "store", "holders"}
+
+
+def test_a_lock_file_that_was_cut_short(shell: Shell) -> None:
+    """It is a warning, is not touched, and the next command makes it whole."""
+    shell.run("status")
+    lock = shell.home / "slots.lock"
+    lock.write_bytes(b"short")
+    (warning,) = _findings(shell, "warning")
+    assert "cut short" in warning["text"]
+    assert lock.read_bytes() == b"short"
+    shell.run("status")
+    assert not [w for w in _findings(shell, "warning") if "cut short" in w["text"]]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")

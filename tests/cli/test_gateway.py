@@ -73,8 +73,9 @@ def test_it_says_how_to_reach_it_and_logs_each_request(shell: Shell, server: Ser
     for name, upstream in {"openai": server.url, "mine": f"{server.url}/deep"}.items():
         assert f"headway: for {name}, which is {upstream}: {started.url}/{name}\n" in talk
     assert re.fullmatch(
-        r"\d\d:\d\d:\d\d 200 llm/openai/gpt me POST /t/me/openai/v1/chat/completions"
-        r" waited \d+ ms, first byte \d+ ms, total \d+ ms, \d+ bytes \d+\+\d+ tokens ok\n",
+        r"TIME +STATUS +WAITED +FIRST BYTE +TOTAL +BYTES +TOKENS +KEY +TASK +REQUEST +OUTCOME\n"
+        r"\d\d:\d\d:\d\d +200 +\d+ ms +\d+ ms +\d+ ms +\d+ +\d+\+\d+ +llm/openai/gpt +me"
+        r" +POST /t/me/openai/v1/chat/completions +ok\n",
         log,
     )
     assert "secret" not in log + talk
@@ -302,7 +303,7 @@ def test_what_it_cuts_is_said(shell: Shell, server: Server, words: tuple[str, ..
 
         assert all(isinstance(each.exception(), httpx.HTTPError) for each in asking)
     server.release(later_too=True)
-    assert [line.endswith(" gateway stopped") for line in log.splitlines()] == [True, True]
+    assert [line.endswith(" gateway stopped") for line in log.splitlines()[1:]] == [True, True]
     assert started.talk.endswith("headway: stopped; 2 answers cut\n")
     assert shell.status()["leases"] == []
 
@@ -335,3 +336,75 @@ def test_an_address_for_others_needs_a_token(shell: Shell) -> None:
 
     assert refused.returncode == 78
     assert "set gateway.token" in refused.stderr
+
+
+def test_credentials_that_every_local_user_can_spend_are_pointed_out(
+    shell: Shell, server: Server
+) -> None:
+    """At the start and by doctor, unless there is a token."""
+    env = {"HEADWAY_GATEWAY_CREDENTIALS": "openai=KEY", "KEY": "secret"}
+    warning = "every user of this machine can send requests with"
+    started = Started(shell, server.url, env=env)
+    port = {"HEADWAY_GATEWAY_PORT": started.url.rpartition(":")[2]}
+
+    assert warning in started.talk
+    assert warning in shell.run("doctor", env=env | port).stdout
+    assert warning not in shell.run("doctor", env=port).stdout
+    started.stop(signal.SIGTERM)
+
+    closed = Started(shell, server.url, env=env | {"HEADWAY_GATEWAY_TOKEN": "0123456789abcdef"})
+    assert warning not in closed.talk
+    closed.stop(signal.SIGTERM)
+
+
+def test_it_runs_in_the_background(shell: Shell, server: Server) -> None:
+    """It is started once, found, and stopped; its log is in the home."""
+    shell.home.mkdir(exist_ok=True)
+    (shell.home / "config.toml").write_text(f'[gateway.upstreams]\nopenai = "{server.url}"\n')
+    assert shell.run("gateway", "status").returncode == 1
+
+    started = shell.run("gateway", "--detach", "--port", "0")
+    try:
+        found = re.search(r"Gateway (\d+) runs in the background: (http://\S+);", started.stdout)
+        assert found, started
+        again = shell.run("gateway", "--detach", "--port", "0")
+        told = json.loads(shell.run("gateway", "status", "--json").stdout)
+        shown = shell.run("gateway", "status").stdout
+        answer = httpx.get(f"{found[2]}/openai/v1/models")
+    finally:
+        stopped = shell.run("gateway", "stop")
+
+    assert f"a gateway runs already: pid {found[1]}, {found[2]}" in again.stderr
+    assert (told["running"], told["pid"], told["address"]) == (True, int(found[1]), found[2])
+    assert told["busy"] == 0
+    assert shown.startswith(f"Gateway {found[1]} listens on {found[2]}, since ")
+    assert answer.status_code == 200
+    assert stopped.stdout == f"Gateway {found[1]} stopped.\n"
+    assert "GET /openai/v1/models" in (shell.home / "logs" / "gateway.log").read_text()
+    assert json.loads(shell.run("gateway", "status", "--json").stdout)["running"] is False
+    assert shell.run("gateway", "stop").stdout == "No gateway runs.\n"
+
+
+def test_a_gateway_that_cannot_start_says_why(shell: Shell) -> None:
+    """Also if that is in the log of a process in the background."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = shell.run("gateway", "--detach", "--port", port)
+
+    assert refused.returncode == 69
+    assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
+
+
+def test_stop_now_cuts_what_is_under_way(shell: Shell, server: Server) -> None:
+    """Without it, the gateway would wait for the answer."""
+    server.plan(hold="before")
+    started = Started(shell, server.url)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(started.ask, "x")
+        server.until(lambda s: s.held() == 1)
+        stopped = shell.run("gateway", "stop", "--now")
+        assert asked.exception() is not None
+
+    assert "stopped." in stopped.stdout
+    assert started.process.wait(60) == 0
+    server.release(later_too=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headway.cli.app import COMMANDS
+from headway.cli.app import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
@@ -41,9 +41,14 @@ def test_the_first_help_names_every_command_in_a_whole_sentence(shell: Shell) ->
     seen = shell.run("--help")
 
     assert seen.returncode == 0
-    listed = seen.stdout.partition("Commands:\n")[2].splitlines()
+    groups = seen.stdout.partition("\nRun:\n")[2].partition("\n\n  Docs: ")[0].splitlines()
+    listed = [line for line in groups if line.startswith("  ")]
     assert [line.split()[0] for line in listed] == list(COMMANDS)
     assert not [line for line in listed if line.endswith("...")]
+    assert len({len(line) - len(line[14:].lstrip()) for line in listed}) == 1
+    assert [line for line in groups if line and line not in listed] == [
+        f"{group}:" for group in list(GROUPS)[1:]
+    ]
 
 
 def test_the_short_option_does_the_same(shell: Shell) -> None:
@@ -80,3 +85,23 @@ def test_the_package_can_be_run_as_a_module(shell: Shell) -> None:
         check=True,
     )
     assert done.stdout == shell.run("check", "agent").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["x" * 90_000],
+        ["show", "x" * 90_000],
+        ["run", "--weight", "x" * 90_000, "--", "true"],
+        ["run", "--task", "x" * 90_000, "--", "true"],
+        ["run", "--on", "x" * 90_000, "--", "true"],
+        ["run", "--", "x" * 90_000],
+        ["limits", "set", "k", "x" * 90_000],
+    ],
+    ids=["command", "job", "weight", "task", "key", "program", "limit"],
+)
+def test_a_very_long_word_is_not_repeated_whole(shell: Shell, words: list[str]) -> None:
+    """A mistake is told in a few lines, however much was pasted."""
+    seen = shell.run(*words)
+    assert seen.returncode != 0
+    assert 0 < len(seen.stderr) < 2500

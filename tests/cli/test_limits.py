@@ -387,3 +387,23 @@ def test_what_cannot_be_set_is_bad_usage(shell: Shell, words: list[str], problem
     assert seen.returncode == 64
     assert problem in seen.stderr
     assert not (shell.home / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("limits", "set", "llm/antropic", "1"), "did you mean llm/anthropic?"),
+        (("pause", "agnt"), "did you mean agent?"),
+        (("pause", "buidl"), "did you mean build?"),
+    ],
+)
+def test_a_likely_misspelling_is_told_also_where_nothing_runs(
+    shell: Shell, words: tuple[str, ...], hint: str
+) -> None:
+    """It is done all the same: the name may be meant so."""
+    shell.run("limits", "set", "build", "2")
+
+    done = shell.run(*words)
+
+    assert done.returncode == 0
+    assert hint in done.stderr

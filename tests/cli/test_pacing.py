@@ -80,7 +80,7 @@ def test_a_budget_has_a_column_of_its_own(shell: Shell, governor: Governor) -> N
 
     seen = shell.run("status").stdout
 
-    assert seen.splitlines()[0].split()[:3] == ["KEY", "SLOTS", "REQ/MIN"]
+    assert seen.splitlines()[2].split()[:3] == ["KEY", "SLOTS", "REQ/MIN"]
     assert line(seen, "agent") == "agent 0/3 - - default"
     assert line(seen, "llm/openai") == "llm/openai 0/unlimited 2/60 - file"
     assert re.fullmatch(r"llm/tiny 0/unlimited 3/3 - file next in \d+ s", line(seen, "llm/tiny")), (
@@ -114,7 +114,10 @@ def test_a_reason_cannot_drive_the_terminal(shell: Shell, governor: Governor) ->
 
 
 def test_a_narrow_terminal_is_not_exceeded(shell: Shell, governor: Governor) -> None:
-    """The reason gives way, the countdown stays."""
+    """The reason gives way, the countdown stays; and of the home's path the end."""
+    long_name = shell.home.with_name("x" * 90)
+    long_name.symlink_to(shell.home)
+    shell.environ["HEADWAY_HOME"] = str(long_name)
     governor.cool_down("llm/anthropic", 300, reason=WHY)
     spend(governor, "llm/openai", 3, of=60)
 

@@ -66,20 +66,29 @@ def test_a_wait_is_estimated_from_what_was_seen(shell: Shell) -> None:
 
 
 def test_a_possible_deadlock_is_named(shell: Shell) -> None:
-    """Two programs that wait for each other's slot are shown as such."""
+    """A thread that waits for the slot of whoever started it is shown as such, everywhere."""
     shell.run("limits", "set", "a", "1")
-    shell.run("limits", "set", "b", "1")
-    programs = [shell.hold("a", then=["b"]), shell.hold("b", then=["a"])]
-    for program in programs:
-        assert program.stdout
-        program.stdout.readline()
-    for program in programs:
-        assert program.stdin
-        program.stdin.write("go\n")
-        program.stdin.flush()
-    until(shell.waits(2))
+    shell.run("run", "--on", "a", "--", "true")  # a usual time is known, and yet none is told
+    program = shell.hold("a", then=["a"])
+    assert program.stdout
+    program.stdout.readline()
+    assert program.stdin
+    program.stdin.write("go\n")
+    program.stdin.flush()
+    until(shell.waits(1))
 
-    assert "a: possible deadlock, 1/1 in use, 1 waiting" in shell.run("queue").stdout
+    (ticket,) = shell.status()["waiting"]
+    assert ticket["blocked_by"]["reason"] == "possible_deadlock"
+    assert ticket["estimated_wait_seconds"] is None
+    assert "a: in a possible deadlock, 1/1 in use, 1 waiting" in shell.run("queue").stdout
+    assert "a possible deadlock" in shell.run("status").stdout
+    why = shell.run("why", ticket["id"]).stdout
+    assert "may be waiting for this very ticket" in why
+    assert 'parent="current"' in why
+    assert "may take   for ever" in why
+    doctor = shell.run("doctor").stdout
+    assert "a possible deadlock on a" in doctor.replace("\n", " ")
+    assert "All is well" not in doctor
 
 
 def test_forty_waiters_fit_on_80_columns(shell: Shell) -> None:

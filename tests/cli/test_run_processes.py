@@ -73,6 +73,18 @@ def _children(front: subprocess.Popen[str]) -> list[str]:
     return [child.name() for child in psutil.Process(front.pid).children()]
 
 
+def test_what_is_left_of_a_command_is_named_to_others(shell: Shell, strays: list[int]) -> None:
+    """A slot that only a left-over process holds is not shown as held by its command."""
+    shell.run("run", "-q", "--on", "k", "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & exit 0")
+
+    (lease,) = shell.status()["leases"]
+    (rest,) = psutil.Process(lease["holder"]["pid"]).children()
+    strays.append(rest.pid)
+
+    until(lambda: f"(left over: sleep ({rest.pid})) sh -c" in shell.run("status").stdout)
+    assert f"left over: sleep ({rest.pid})" in shell.run("why", lease["id"]).stdout
+
+
 @pytest.mark.parametrize("start", ["sleep 60", "setsid sleep 60", "(setsid sleep 60 &)"])
 def test_the_slot_is_held_until_the_whole_tree_is_gone(
     shell: Shell, strays: list[int], start: str

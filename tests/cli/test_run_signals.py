@@ -158,7 +158,7 @@ def test_a_terminal_that_goes_away_ends_the_wait(shell: Shell) -> None:
     """Nobody would see what the command does."""
     holder = _fill(shell)
     terminal = shell.terminal("run", "--on", "k", "--", "true")
-    terminal.wait_for("waiting for k")
+    terminal.wait_for("for k (full)")
 
     terminal.hang_up()
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, cast
 
+import psutil
+import pytest
 from tests.cli.kit import PROGRAM, until
 from tests.slots.support import Worker
 
 from headway import journal
-from headway.cli import waiting_line
+from headway.cli import run, waiting_line
+from headway.cli.run_options import parse
 from headway.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
     from tests.cli.kit import Shell
+
+    from headway.slot import Lease
+    from headway.supervisor import Supervisor
 
 _COUNT_INTERRUPTS = """
 import signal, sys
@@ -90,7 +99,7 @@ def test_ctrl_c_while_waiting_leaves_the_line(shell: Shell) -> None:
     holder = shell.start("run", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
     until(shell.holds(1), "the start")
     terminal = shell.terminal("run", "--on", "k", "--", "echo", "ran")
-    terminal.wait_for("waiting for k")
+    terminal.wait_for("for k (full)")
 
     terminal.press("\x03")
 
@@ -134,7 +143,7 @@ def test_ctrl_z_while_waiting_keeps_the_place(shell: Shell) -> None:
     terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
     terminal.wait_for("$ ")
     terminal.press(f"{PROGRAM} run --on k -- echo it ra''n\n")
-    terminal.wait_for("waiting for k")
+    terminal.wait_for("for k (full)")
 
     terminal.press("\x1a")
     terminal.wait_for("Stopped")
@@ -145,6 +154,76 @@ def test_ctrl_z_while_waiting_keeps_the_place(shell: Shell) -> None:
     terminal.wait_for("it ran")
     terminal.press("exit\n")
     terminal.wait()
+
+
+def test_a_waiter_stopped_by_ctrl_z_is_passed_over_and_goes_on_at_its_place(shell: Shell) -> None:
+    """Whoever came later has the slot meanwhile; then it is its turn before theirs."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+    terminal.press(f"{PROGRAM} run --on k --task first -- echo it ra''n\n")
+    terminal.wait_for("for k (full)")
+    second = shell.start("run", "--on", "k", "--task", "second", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.waits(2), "the second's queueing")
+
+    terminal.press("\x1a")
+    terminal.wait_for("Stopped")
+    (stopped,) = until(
+        lambda: [x for x in shell.status()["waiting"] if x["stopped"]], "its being shown"
+    )
+    holder.communicate("")
+
+    until(lambda: [x["task"] for x in shell.status()["leases"]] == ["second"], "the passing over")
+    assert (stopped["task"], stopped["position"]) == ("first", 1)
+    assert stopped["blocked_by"] == {"key": "k", "reason": "stopped"}
+    assert "stopped" in shell.run("status").stdout
+    assert "goes on" in shell.run("why", "first").stdout
+    third = shell.start("run", "--on", "k", "--task", "third", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.waits(2), "the third's queueing")
+    terminal.press("fg\n")
+    until(lambda: not any(x["stopped"] for x in shell.status()["waiting"]), "the going on")
+    assert [x["task"] for x in shell.status()["waiting"]] == ["first", "third"]
+    second.communicate("")
+    terminal.wait_for("it ran")
+
+    third.communicate("")
+    terminal.press("exit\n")
+    terminal.wait()
+
+
+def test_a_waiter_whose_group_is_stopped_keeps_nobody_waiting(shell: Shell) -> None:
+    """What no program can catch stops the front, and its supervisor goes on."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    front = shell.start("run", "--on", "k", "--", "true", start_new_session=True)
+    until(shell.waits(1), "the queueing")
+
+    os.killpg(front.pid, signal.SIGSTOP)
+    holder.communicate("")
+
+    assert shell.run("run", "--on", "k", "--timeout", "10s", "--", "true").returncode == 0
+    os.killpg(front.pid, signal.SIGCONT)
+    assert front.wait(10) == 0
+
+
+def test_a_stopped_command_is_shown_as_such(shell: Shell) -> None:
+    """It keeps its slot, and others see why nothing happens there."""
+    front = shell.start("run", "--on", "k", "--", "sh", "-c", "echo $$; kill -STOP $$; echo on")
+    assert front.stdout is not None
+    command = psutil.Process(int(front.stdout.readline()))
+
+    try:
+        (lease,) = until(lambda: [x for x in shell.status()["leases"] if x["stopped"]], "the stop")
+        shown = shell.run("status").stdout, shell.run("why", lease["id"]).stdout
+    finally:
+        command.send_signal(signal.SIGCONT)
+
+    assert front.communicate()[0] == "on\n"
+    assert "stopped" in shown[0]
+    assert "is stopped" in shown[1]
 
 
 def test_a_new_size_of_the_window_arrives(shell: Shell) -> None:
@@ -166,8 +245,8 @@ def test_the_live_line_shows_place_and_holders_and_goes_away(shell: Shell) -> No
     until(shell.holds(1), "the start")
     terminal = shell.terminal("run", "--on", "k", "--", "echo", "it ran")
 
-    terminal.wait_for("headway: waiting for k (full) · place 1 of 1")
-    terminal.wait_for("held by one")
+    terminal.wait_for("headway: place 1 of 1 · ")
+    terminal.wait_for("for k (full) · held by one")
     holder.communicate("")
 
     assert terminal.wait() == 0
@@ -184,13 +263,58 @@ def test_the_live_line_fits_a_narrow_window(shell: Shell) -> None:
     until(shell.holds(1), "the start")
     terminal = shell.terminal("run", "--on", "k", "--", "true", columns=40)
 
-    terminal.wait_for("waiting for k")
+    terminal.wait_for("place 1 of 1")
     holder.communicate("")
     terminal.wait()
 
-    drawn = [part for part in terminal.text.split("\r") if "waiting" in part]
+    drawn = [part for part in terminal.text.split("\r") if "place" in part]
     assert drawn
     assert all(len(part) < 40 for part in drawn)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_live_line_gives_its_end_away_first(shell: Shell, columns: int) -> None:
+    """Place, estimate and time are always there; holders go, with a sign for it."""
+    key = "llm/anthropic/claude-opus-4-20260101"
+    shell.run("limits", "set", key, "2")
+    shell.run("run", "--on", key, "--", "sleep", "0.2")
+    holders = [shell.hold(key, task=f"a-long-name-of-a-task-{n}") for n in range(2)]
+    until(shell.holds(2), "the start")
+    terminal = shell.terminal("run", "--on", key, "--", "true", columns=columns)
+
+    terminal.wait_for("waiting 2s")
+    terminal.press("\x03")
+    terminal.wait()
+
+    line = next(part for part in terminal.text.split("\r") if "waiting 2s" in part)
+    assert re.match(r"headway: place 1 of 1, \S+ left · waiting 2s for \S*claude\S+ \(full\)", line)
+    assert ("held by" in line) == (columns == 120)
+    assert len(line) < columns
+    for holder in holders:
+        holder.kill()
+
+
+def test_in_the_background_plain_lines_are_printed(shell: Shell) -> None:
+    """A live line would be drawn over what is typed; in the foreground it is there again."""
+    shell.run("limits", "set", "k", "1")
+    holder = shell.start("run", "--on", "k", "--task", "one", "--", "cat", stdin=subprocess.PIPE)
+    until(shell.holds(1), "the start")
+    terminal = shell.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+
+    terminal.press(f"{PROGRAM} run --on k -- echo it ra''n &\n")
+    terminal.wait_for("headway: waiting for k, which is full: place 1, held by one")
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 1.5, "more than one tick of a live line")
+    in_background = terminal.raw
+    terminal.press("fg\n")
+    terminal.wait_for("place 1 of 1 · waiting")
+    holder.communicate("")
+    terminal.wait_for("it ran")
+    terminal.press("exit\n")
+    terminal.wait()
+
+    assert "place 1 of 1" not in in_background
 
 
 def _live_line(
@@ -201,7 +325,7 @@ def _live_line(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     governor: Any = type("Governor", (), {"snapshot": staticmethod(look)})
     event: Any = type("Event", (), {"ticket_id": "x-1"})
-    line = waiting_line.WaitingLine(governor)
+    line = waiting_line.WaitingLine(governor, lambda: True)
     line.show(event)
     return line
 
@@ -272,3 +396,40 @@ def test_a_dead_holder_is_told_on_a_line_of_its_own(shell: Shell) -> None:
     terminal.wait_for("it ran")
     assert terminal.wait() == 0
     assert "\r\x1b[Kheadway: warning: reclaimed " in terminal.raw
+
+
+def test_a_message_waits_until_the_command_has_left_its_screen(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line in the middle of what it draws would tear that; it has the time of day instead."""
+    during: list[str] = []
+
+    class Drawing:
+        """A command that has the terminal while the server fails."""
+
+        def run(self, *_: object, **__: object) -> int:
+            journal.log().warning("the server is slow")
+            during.append(capfd.readouterr().err)
+            return 7
+
+    class Held:
+        """Its lease."""
+
+        lifeline = None
+
+        def environ(self) -> dict[str, str]:
+            return {}
+
+    monkeypatch.setattr(journal, "prepare", run._speak)
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    drawing, held = cast("Supervisor", Drawing()), cast("Lease", Held())
+
+    code = run._run(parse(["--", "true"]), "true", drawing, held, stopped=lambda _: None)
+
+    assert code == 7
+
+    assert during == [""]
+    told = r"headway: \d\d:\d\d:\d\d warning: the server is slow\n"
+    assert re.fullmatch(told, capfd.readouterr().err)
+    journal.log().warning("it is back")
+    assert capfd.readouterr().err == "headway: warning: it is back\n"

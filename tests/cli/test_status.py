@@ -29,6 +29,16 @@ def test_a_fresh_home_shows_the_default_and_what_to_do(shell: Shell) -> None:
     assert not seen.stderr
 
 
+def test_the_first_line_says_which_home_is_shown(shell: Shell) -> None:
+    """People have several, and servers too; the person's own directory is a tilde."""
+    seen = {**shell.environ, "HOME": str(shell.home.parent)}
+    facts = json.loads(shell.run("status", "--json").stdout)
+
+    assert shell.run("status").stdout.startswith(f"home {shell.home}\n\nKEY")
+    assert shell.run("status", env=seen).stdout.startswith(f"home ~/{shell.home.name}\n")
+    assert (facts["home"], facts["server"]) == (str(shell.home), None)
+
+
 def test_a_bare_headway_shows_the_status(shell: Shell) -> None:
     """Without a command one gets the status."""
     assert shell.run().stdout == shell.run("status").stdout
@@ -65,7 +75,7 @@ def test_json_has_the_promised_shape(shell: Shell) -> None:
         "issue-1",
         ["agent/opencode"],
     )
-    assert set(running) == {"id", "task", "keys", "weight", "since", "holder"}
+    assert set(running) == {"id", "task", "keys", "weight", "since", "holder", "stopped"}
     assert set(running["holder"]) == {"pid", "host", "command"}
     (waiting,) = seen["waiting"]
     assert waiting["id"] == ticket

@@ -436,3 +436,21 @@ def test_who_comes_back_to_a_server_was_there_all_along(tmp_path: Path) -> None:
         ("ended", "job6"),
         ("released", "job5"),
     ]
+
+
+def test_a_command_of_headway_run_can_be_ended(shell: Shell) -> None:
+    """Chosen like those who wait, and asked about first."""
+    front = shell.start("run", "--on", "agent/x", "--task", "issue-7", "--", "sleep", "60")
+    until(shell.holds(1), "the start")
+    top = shell.terminal("top", columns=100)
+    top.wait_for("RUNNING 1")
+
+    top.press("c")
+    top.wait_for("▸issue-7")
+    top.press("c")
+    top.wait_for("End issue-7, which runs (SIGTERM)?")
+    top.press("y")
+
+    assert front.wait(20) == 143
+    top.press("q")
+    top.wait()

@@ -17,7 +17,9 @@ from headway.config import Settings
 from headway.stores.book import new_state
 from headway.stores.memory import MemoryStore
 from headway.stores.redis import RedisStore
-from headway.stores.redis_link import Link, script
+from headway.stores.redis_link import Link
+from headway.stores.redis_rows import packed, unpacked
+from headway.stores.redis_script import script
 from headway.stores.shortcuts import Shortcuts
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlrows import read_terms
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from headway.limits import Terms
     from headway.stores.base import Census, Store
+    from headway.stores.repair import Correction
     from headway.tickets import Granted, Ticket, Waiting
 
 MAX_COOLING_SECONDS = 1000.0
@@ -64,6 +67,12 @@ class House(Protocol):
 
     def lose_counts(self, stores: list[Store]) -> None:
         """Let the store forget everything but what the holders know."""
+
+    def falsify(self, store: Store, key: str, count: str, value: int) -> None:
+        """Let a count of a key be wrong, as no operation of a store leaves it."""
+
+    def repair(self, stores: list[Store]) -> list[Correction]:
+        """Have one of them repair the store, and wait until it grants again."""
 
     def close(self, stores: list[Store]) -> None:
         """End the living holders properly."""
@@ -110,6 +119,13 @@ class MemoryHouse:
     def lose_counts(self, stores: list[Store]) -> None:
         assert set(stores) <= {self._store}
         self._store._book.recount(self._store._admission)
+
+    def falsify(self, store: Store, key: str, count: str, value: int) -> None:
+        assert store is self._store
+        setattr(self._store._book.key(key), count, value)
+
+    def repair(self, stores: list[Store]) -> list[Correction]:
+        return stores[0].repair()
 
     def close(self, stores: list[Store]) -> None:
         assert set(stores) <= {self._store}
@@ -183,6 +199,15 @@ class SqliteHouse:
             assert isinstance(store, SqliteStore)
             store._home.refresh()
 
+    def falsify(self, store: Store, key: str, count: str, value: int) -> None:
+        assert isinstance(store, SqliteStore)
+        store._home.database.connection.execute(
+            f"update keys set {count} = ? where key = ?", (value, key)
+        )
+
+    def repair(self, stores: list[Store]) -> list[Correction]:
+        return stores[0].repair()
+
     def close(self, stores: list[Store]) -> None:
         for store in stores:
             assert isinstance(store, SqliteStore)
@@ -238,10 +263,10 @@ class ClockedLink(Link):
         super().__init__(url, namespace, timeout_seconds=5.0, text=text)
         self._clock = clock
 
-    def run(self, connection: Any, words: Sequence[bytes]) -> Any:
+    def run(self, connection: Any, words: Sequence[bytes], answer: Callable[[], Any]) -> Any:
         connection.send_command(b"SET", self.tag + b":clock", repr(self._clock()))
         connection.read_response()
-        return super().run(connection, words)
+        return super().run(connection, words, answer)
 
 
 class RedisHouse:
@@ -260,6 +285,7 @@ class RedisHouse:
             max_cooling_seconds=MAX_COOLING_SECONDS,
             store_timeout_seconds=5.0,
             lease_seconds=1e9,
+            store_eviction="refuse",
         )
         self._server = shared(self.server)
         self._client: Any = self._server.client
@@ -283,6 +309,8 @@ class RedisHouse:
         session._heart.stop()
         store._listening.inbox.close()
         self._client.zadd(self._key("holders"), {session.id: -1e18})
+        # Nor since one who is new has given it more time: this is not a server that slept.
+        self._client.hset(self._key("meta"), "spared_until", "-1e18")
         return session.id
 
     def notice(self, store: Store, dead: list[str]) -> None:
@@ -305,16 +333,32 @@ class RedisHouse:
         names = [name for name in self._names() if "verdicts:" in name]
         return sum(int(self._client.hlen(name)) for name in names)
 
+    def falsify(self, store: Store, key: str, count: str, value: int) -> None:
+        assert store is not None
+        with self._server.other_client() as client:  # one that does not take bytes for text
+            row = unpacked(client.hget(self._key("keys"), key))
+            row[3 + ("used", "reserved", "waiting", "promised").index(count)] = value
+            client.hset(self._key("keys"), key, packed(row))
+
+    def repair(self, stores: list[Store]) -> list[Correction]:
+        found = stores[0].repair()
+        self.come_back(stores)
+        return found
+
+    def come_back(self, stores: list[Store]) -> None:
+        """Let everyone say what it holds, and then nobody be waited for any more."""
+        for store in stores:
+            store.version()
+        self._settle()
+        stores[0].version()
+
     def close(self, stores: list[Store]) -> None:
         for store in stores:
             store.close()
 
     def lose_counts(self, stores: list[Store]) -> None:
         self._client.delete(*self._names())
-        for store in stores:
-            store.version()
-        self._settle()
-        stores[0].version()
+        self.come_back(stores)
 
     def _settle(self) -> None:
         """Nobody else is to come back."""

@@ -146,16 +146,37 @@ class StoresAgree(RuleBasedStateMachine):
                 self._request(wish._replace(keys=wanted), parents=(*between, lease.id))
 
     @precondition(lambda self: self.before[0].leases)
-    @rule(wish=requests, pick=picks, as_child=st.booleans())
-    def request_from_within(self, wish: Wish, pick: int, as_child: bool) -> None:  # noqa: FBT001
-        """Someone inside of a lease asks for its keys again."""
-        lease = self._pick(self.before[0].leases, pick)
-        assert lease is not None
-        parents = (lease.id,) if as_child else ()
-        self._request(wish._replace(keys=lease.model.keys), parents=parents, within=(lease.id,))
+    @rule(
+        wishes=st.lists(requests, min_size=1, max_size=3),
+        picked=st.lists(picks, min_size=1, max_size=3),
+        other=picks,
+        how=picks,
+    )
+    def request_from_within(
+        self, wishes: list[Wish], picked: list[int], other: int, how: int
+    ) -> None:
+        """Some inside of leases ask for the same keys again, or for what others hold."""
+        for wish, pick in zip(wishes, picked, strict=False):
+            leases = self.before[0].leases
+            lease, wanted = self._pick(leases, pick), self._pick(leases, other)
+            if lease is None or wanted is None or self._is_waiting_inside(lease):
+                continue
+            keys = (lease.model.keys, wanted.model.keys, wanted.model.keys, wish.keys)[how % 4]
+            parents = (lease.id,) if how % 5 == 0 else ()
+            within, timed = (lease.id,), how % 7 == 0
+            self._request(wish._replace(keys=keys), parents=parents, within=within, timed=timed)
+
+    def _is_waiting_inside(self, lease: Twins) -> bool:
+        """A caller waits for one thing at a time."""
+        return any(lease.id in ticket.within for ticket in self.before[0].waiting.values())
 
     def _request(
-        self, wish: Wish, *, parents: tuple[str, ...] = (), within: tuple[str, ...] = ()
+        self,
+        wish: Wish,
+        *,
+        parents: tuple[str, ...] = (),
+        within: tuple[str, ...] = (),
+        timed: bool = False,
     ) -> None:
         # Ten microseconds a request: no two ranks are the same, whatever the priorities.
         self._wait(wish.later + 1e-5)
@@ -171,6 +192,7 @@ class StoresAgree(RuleBasedStateMachine):
                 priority=wish.priority,
                 parents=parents,
                 within=within,
+                timed=timed,
             )
 
         self.twins[ticket_id] = twins = Twins(make, holder)

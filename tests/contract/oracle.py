@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.contract.hope import Hope
 from tests.contract.houses import BOOST_SECONDS, MAX_COOLING_SECONDS
 
 from headway.limits import UNCAPPED
@@ -145,6 +146,7 @@ def check(picture: Picture) -> None:
     _each_has_collected_what_lies_before(picture)
     _loans_are_sound(picture)
     _nobody_waits_for_ever(picture)
+    _nobody_waits_in_a_circle(picture)
 
 
 def _the_counts_are_the_tickets(now: Picture) -> None:
@@ -248,6 +250,16 @@ def _nobody_waits_for_ever(now: Picture) -> None:
                 assert now.can_be_lent(ticket, key), f"{ticket.id} will never fit on {key}"
 
 
+def _nobody_waits_in_a_circle(now: Picture) -> None:
+    if any(ticket.within for ticket in now.waiting.values()):
+        stuck = [t.id for t in Hope(now).waiting.values() if _is_inside(now, t)]
+        assert not stuck, f"{stuck} can only wait for each other"
+
+
+def _is_inside(now: Picture, ticket: Ticket) -> bool:
+    return any(lease in now.leases for lease in ticket.within)
+
+
 def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, wait: bool) -> None:
     """Whether a request was refused rightly, and let to wait rightly."""
     too_heavy = [
@@ -255,12 +267,14 @@ def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, 
         for key in path_of(ticket)
         if ticket.weight > before.cap(key) and not before.can_be_lent(ticket, key)
     ]
-    blocked = [key for key in path_of(ticket) if _only_own_leases_block(before, ticket, key)]
+    hope = Hope(before, ticket)
+    blocked = hope.blocked_at(ticket) if ticket.id in hope.waiting else []
     reason = answer.reason if isinstance(answer, Refused) else None
     assert (reason == "too_heavy") == bool(too_heavy), f"{reason} but {too_heavy} too small"
     if isinstance(answer, Waiting):
         assert wait, "someone waits who did not want to"
-        assert not blocked, f"{ticket.id} waits for itself on {blocked}"
+        inside = ticket.within or before.ancestors(ticket)
+        assert not (inside and blocked), f"{ticket.id} waits for ever on {blocked}"
     elif isinstance(answer, Refused):
         keys = {"too_heavy": too_heavy, "deadlock": blocked}.get(answer.reason, path_of(ticket))
         assert answer.key in keys, f"{ticket.id} was refused as {reason} on {answer.key}"
@@ -274,33 +288,6 @@ def check_answer(before: Picture, ticket: Ticket, answer: Answer, *, most: int, 
             line = [at for at in before.at.values() if at == answer.key]
             # It can be longer: whoever moves on to a key, or is sent back to it, is let in.
             assert len(line) >= most, f"the line of {answer.key} is not full"
-
-
-def _only_own_leases_block(now: Picture, ticket: Ticket, key: str) -> bool:
-    """Whether the leases that the caller is inside of fill the key, with no loan to come."""
-    own = {lease.id for lease in now.ancestors(ticket)}
-    for lease_id in ticket.within:
-        if lease_id in now.leases:
-            own |= {lease_id} | {lease.id for lease in now.ancestors(now.leases[lease_id])}
-    state = now.states.get(key)
-    probe = None if state is None or state.cooldown is None else state.cooldown.probe
-    if probe in own:
-        lender = now.lender(ticket, key)
-        carried = lender is not None and lender.weight >= ticket.weight
-        blocked = lender is not None and now.loans.get((lender.id, key)) in own
-        if blocked or not carried or probe not in {a.id for a in now.ancestors(ticket)}:
-            return True
-    holding = [
-        now.leases[lease_id].weight
-        for lease_id in own
-        if key in path_of(now.leases[lease_id]) and (lease_id, key) not in now.borrowed
-    ]
-    if not holding or sum(holding) + ticket.weight <= now.cap(key):
-        return False
-    lender = now.lender(ticket, key)
-    if lender is None or lender.weight < ticket.weight:
-        return True
-    return now.loans.get((lender.id, key)) in own
 
 
 def check_step(before: Picture, now: Picture, ended: set[str]) -> None:

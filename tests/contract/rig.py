@@ -13,6 +13,7 @@ from tests.contract.diary import Diary
 
 from headway import keys
 from headway.limits import CODE, UNLIMITED, Terms, line
+from headway.stores.repair import miscounts
 from headway.tickets import Granted, Refused, Revoked, Ticket, Waiting, Withdrawn
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Rig:
         priority: int = 0,
         parent: Ticket | tuple[Ticket, ...] | None = None,
         within: tuple[Ticket, ...] = (),
+        around: tuple[Ticket, ...] = (),
+        timed: bool = False,
         name: str = "",
     ) -> Ticket:
         """Request slots; the answer is kept beside the ticket."""
@@ -76,6 +79,8 @@ class Rig:
             priority=priority,
             parents=tuple(lease.id for lease in parents),
             within=tuple(lease.id for lease in within),
+            around=tuple(lease.id for lease in around),
+            timed=timed,
         )
         self.asked.append(ticket)
         self._owner[ticket.id] = store
@@ -190,7 +195,9 @@ class Rig:
 
     def look(self, ended: set[str] | frozenset[str] = frozenset()) -> oracle.Picture:
         """The whole store now, checked."""
-        now = oracle.Picture(self.house.glance(self.store))
+        census = self.house.glance(self.store)
+        assert not miscounts(census)
+        now = oracle.Picture(census)
         self.ended |= {ticket_id for ticket_id in ended if ticket_id not in now.tickets()}
         oracle.check(now)
         self._diary.check(self._before, now)

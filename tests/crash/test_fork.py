@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -306,3 +308,133 @@ def test_a_fork_from_a_running_event_loop(crew: Crew) -> None:
     )
     parent.expect("child holds")
     assert parent.expect("left") == "0"
+
+
+# Another thread begins to load a module between the moment when stores are at rest and the fork:
+# a hook that was registered before Headway's runs after it, and the load takes its time.
+_SLOW_DISK = """
+import os, runpy, sys, threading, time
+at_rest, loading = threading.Event(), threading.Event()
+def before_fork():
+    at_rest.set()
+    loading.wait(1)
+def slow_disk(event, args):
+    if event == "import" and args[0] in {slow!r} and at_rest.is_set() and not loading.is_set():
+        loading.set()
+        time.sleep(0.3)
+def load():
+    at_rest.wait()
+    import {loaded}
+os.register_at_fork(before=before_fork)
+sys.addaudithook(slow_disk)
+threading.Thread(target=load, daemon=True).start()
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_fork_while_another_thread_loads_the_asyncio_half(crew: Crew) -> None:
+    """The child starts anew, and the killed parent's slot returns though its child lives on."""
+    crew.limits(k=1)
+    parent = crew.start(
+        """
+        import asyncio
+        governor = headway.Governor()
+        slot = governor.slot("k")
+        slot.__enter__()
+        if os.fork():
+            hear()
+        with governor.slot("other", timeout=5):
+            say("took", "other")
+        hear()  # ends with the test
+        """,
+        before=_with_slow_disk("headway.aio", slow="concurrent.futures.thread"),
+    )
+    assert parent.expect("took") == "other"
+    waiter = crew.waiter("k")
+
+    parent.kill()
+
+    waiter.expect("granted")
+
+
+def test_a_fork_while_another_thread_loads_the_events(crew: Crew) -> None:
+    """The child can wait visibly, and no longer than it wants to."""
+    crew.limits(k=1)
+    parent = crew.start(
+        """
+        governor = headway.Governor()
+        slot = governor.slot("k")
+        slot.__enter__()
+        if os.fork():
+            hear()
+        try:
+            governor.slot("k", timeout=0.3, on_wait=lambda event: None).__enter__()
+        except headway.QueueTimeout:
+            say("gave", "up")
+        hear()
+        """,
+        before=_with_slow_disk("headway.events", slow="dataclasses"),
+    )
+    assert parent.expect("gave") == "up"
+
+
+def _with_slow_disk(loaded: str, *, slow: str) -> list[str]:
+    return [sys.executable, "-c", _SLOW_DISK.format(loaded=loaded, slow=(slow,))]
+
+
+@pytest.mark.parametrize("loaded", ["sys", "asyncio"])
+def test_a_first_fork_complains_of_nothing(crew: Crew, loaded: str) -> None:
+    """What is loaded for the child takes part in the fork as if it had been there before."""
+    crew.limits(k=1)
+    script = f"""
+import os, {loaded}, headway
+with headway.slot("k"):
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+import logging, concurrent.futures.thread
+assert not logging._lock._is_owned()
+assert not concurrent.futures.thread._global_shutdown_lock.locked()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env=crew.environ(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_step_that_fails_in_the_child_skips_no_other(crew: Crew) -> None:
+    """Whatever goes wrong with one governor after a fork, the child of another starts anew."""
+    crew.limits(k=1)
+    parent = crew.start(
+        """
+        import headway.aio
+        def fail():
+            raise ValueError("on purpose")
+        first, governor = headway.Governor(), headway.Governor()
+        with governor.slot("k"):
+            headway.aio.forget_after_fork = fail
+            first.turnstile.forget_after_fork = fail
+            governor.turnstile.teller.forget_after_fork = fail
+            if os.fork():
+                hear()
+            else:
+                with governor.slot("other", timeout=5):
+                    say("took", "other")
+                hear()  # ends with the test
+        """
+    )
+    assert parent.expect("took") == "other"
+    waiter = crew.waiter("k")
+
+    parent.kill()
+
+    waiter.expect("granted")

@@ -70,6 +70,58 @@ def test_an_exception_at_any_moment_leaves_nothing_behind(
     assert watcher.ask("waiting", "waiting") == "0"
 
 
+def test_an_exception_in_one_thread_costs_no_other_its_grant(crew: Crew) -> None:
+    """A thread that asks beside one that is struck again and again gets every turn of its own."""
+    crew.limits(k=1)
+    child = crew.start(
+        """
+        import random, threading
+        chance = random.Random(16)
+        class Interrupted(BaseException):
+            pass
+        def interrupt(number, frame):
+            raise Interrupted
+        signal.signal(signal.SIGALRM, interrupt)
+        governor = headway.Governor()
+        struck, turns, done = 0, 0, threading.Event()
+        def neighbour():
+            global turns
+            while not done.is_set():
+                with governor.slot("k"):
+                    time.sleep(0.0005)
+                turns += 1
+        rival = threading.Thread(target=neighbour, daemon=True)
+        rival.start()
+        def wait_for_turns(before):
+            end = time.monotonic() + 5
+            while turns == before:
+                assert time.monotonic() < end, "the neighbour sleeps for ever"
+                time.sleep(0.0001)
+        for _ in range(1500):
+            before, interrupted = turns, struck
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 2e-3))
+                    for _ in range(2):
+                        with governor.slot("k", timeout=5):
+                            pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                struck += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if struck != interrupted:
+                wait_for_turns(before)
+        done.set()
+        rival.join(5)
+        say("struck", struck if not rival.is_alive() else "hangs")
+        hear()
+        """
+    )
+    assert int(child.expect("struck")) > 100
+    assert crew.watcher().ask("take-all k 1", "took") == "all"
+
+
 def test_a_signal_handler_that_uses_the_store_itself(crew: Crew) -> None:
     """A handler that gives a slot back, or asks for one, in the middle of an operation is safe."""
     crew.limits(k=4)
@@ -92,7 +144,7 @@ def test_a_signal_handler_that_uses_the_store_itself(crew: Crew) -> None:
         for turn in range(3000):
             with governor.slot("k"):
                 pass
-            if turn % 10 == 0:
+            if turn % 10 == 0 and len(held) < 3:  # all four would be a wait for oneself
                 slot = governor.slot("k", timeout=5)
                 try:
                     slot.__enter__()

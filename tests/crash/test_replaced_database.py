@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.crash.actor import Board
 
+from headway import Governor, StoreUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -267,6 +269,29 @@ def test_one_who_holds_nothing_keeps_nobody_waiting(crew: Crew) -> None:
     waiter.expect("granted")
 
 
+def test_one_who_held_nothing_does_not_go_on_in_a_file_that_was_moved(crew: Crew) -> None:
+    """A process that was not waited for asks in the new file, not in the one it has open."""
+    crew.limits(k=1)
+    idle = crew.start(
+        """
+        governor = headway.Governor()
+        governor.snapshot()
+        say("open")
+        hear()
+        with governor.slot("k", on_wait=queued):
+            say("granted")
+            hear()
+        """
+    )
+    idle.expect("open")
+    os.rename(crew.home / "slots.db", crew.scratch / "away")
+    holder = crew.holding("k")
+
+    idle.ask("take", "waiting")
+    holder.ask("leave", "left")
+    idle.expect("granted")
+
+
 @pytest.mark.parametrize("under_holders", [False, True])
 def test_a_newer_format_is_left_alone(crew: Crew, under_holders: bool) -> None:  # noqa: FBT001
     """A file of a newer Headway is refused with a way out, and not touched."""
@@ -314,3 +339,23 @@ def test_an_older_format_is_set_aside(crew: Crew) -> None:
     crew.holding("k").ask("leave", "left")
 
     assert [name for name in os.listdir(crew.home) if ".damaged-" in name]
+
+
+def test_a_process_of_a_home_that_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:
+    """It is told to restart, instead of setting the database of the others aside."""
+    home = tmp_path / "home"
+    old = Governor(f"sqlite:///{home}")
+    with old.slot("k"):
+        pass
+    shutil.rmtree(home)
+    new = Governor(f"sqlite:///{home}")
+    with new.slot("k") as lease:
+        with pytest.raises(StoreUnavailable, match="restart this process"), old.slot("k"):
+            pass
+
+        old.close()
+
+        lease.check()
+        assert [one.id for one in new.snapshot().leases] == [lease.id]
+    assert not list(home.glob("*.damaged-*"))
+    new.close()

@@ -337,3 +337,36 @@ def test_too_many_open_files(crew: Crew) -> None:
     os.write(asker._stdin.fileno(), b"\n")
     lines = {asker.line() for _ in range(3)}
     assert lines == {"freed", "granted", "served"}
+
+
+@pytest.mark.parametrize("length", [480, 600, 3000])
+def test_a_home_with_a_very_long_path(crew: Crew, length: int) -> None:
+    """It works as far as SQLite does; where not, the error names the reason and the fix."""
+    home = crew.scratch / "h"
+    while len(str(home)) < length:
+        home /= "d" * min(200, max(1, length - len(str(home)) - 1))
+    asker = crew.start(_ASKER, HEADWAY_HOME=str(home))
+    said = asker.line()
+    if length < 500:
+        assert said == "granted"
+    else:
+        assert said.startswith("unavailable")
+        assert f"its path has {len(str(home)) + len('/slots.db')} bytes" in said
+        assert "HEADWAY_HOME to a directory with a shorter path" in said
+
+
+@pytest.mark.parametrize("beside_others", [False, True])
+def test_drafts_of_killed_processes_are_cleared_away(crew: Crew, beside_others: bool) -> None:  # noqa: FBT001
+    """What somebody was making when it was killed goes when the next process comes."""
+    crew.limits(k=2)
+    holder = crew.holding("k")
+    if not beside_others:
+        holder.kill()
+    left = ["live/abcdef.new", "slots.db.12345.new", "slots.db.12345.new-journal"]
+    left += [] if beside_others else ["slots.lock.1.2.new", "config.toml.x.new"]
+    for name in left:
+        (crew.home / name).write_text("half")
+
+    crew.holding("k").ask("leave", "left")
+
+    assert not [name for name in left if (crew.home / name).exists()]

@@ -38,7 +38,7 @@ def main() -> None:
     name = f"jobs-format-{database.FORMAT}.db"
     made = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     with tempfile.TemporaryDirectory() as home:
-        fill(Board(config.load(home, {})))
+        fill(Board(config.load(home, {"HEADWAY_JOBS_RETRY_DELAY": "0s"})))
         shutil.copyfile(os.path.join(home, "jobs.db"), made)
 
 
@@ -88,7 +88,7 @@ def run(board: Board, job: int, ending: Ending) -> None:
     beginning = board.begin(job, holder="holder", lease="holder-1")
     assert beginning is not None
     ending.output_bytes = 12
-    board.end(job, beginning.number, ending)
+    board.end(job, beginning.number, ending, holder="holder")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ class Away(Rig):
         """Have the server know something else of the namespace."""
         self._client.hset(self._tag + "meta", fact, repr(value))
 
+    def fact(self, name: str) -> float:
+        """What the server knows of the namespace."""
+        return float(self._client.hget(self._tag + "meta", name))
+
     def ask_unseen(self, *wanted: str, by: int = 0, wait: bool = True) -> tuple[Ticket, Answer]:
         """Request slots while nobody looks: a look goes the long way, and sets much right."""
         store = self.holders[by]
@@ -66,10 +70,18 @@ class Away(Rig):
         name = holder_name(self.holders[holder])
         return int(self._client.llen(f"{self._tag}inbox:{name}"))
 
+    def lose(self, *names: str) -> None:
+        """The server loses some of what it keeps."""
+        self._client.delete(*[self._tag + each for each in names])
+
+    def lifetimes(self) -> dict[str, int]:
+        """For how many seconds what is there is kept, if nobody uses it."""
+        names = [each for each in self._client.scan_iter() if each.startswith(self._tag)]
+        return {each[len(self._tag) :]: int(self._client.ttl(each)) for each in names}
+
     def without_end(self) -> set[str]:
         """What is kept for ever."""
-        names = [each for each in self._client.scan_iter() if each.startswith(self._tag)]
-        return {each[len(self._tag) :] for each in names if self._client.ttl(each) < 0}
+        return {name for name, seconds in self.lifetimes().items() if seconds < 0}
 
     def used(self, key: str) -> int:
         return self.store.census().states[key].used

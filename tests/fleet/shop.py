@@ -37,7 +37,8 @@ class Shop:
         self.home.mkdir(mode=0o700, parents=True)
         settings = f'[jobs]\ngrace = "2s"\n[store]\nurl = "{url}"\n'
         (self.home / "config.toml").write_text(settings)
-        self._environ = {**os.environ, "HEADWAY_HOME": str(self.home)}
+        retry = {"HEADWAY_JOBS_RETRY_DELAY": "0s"}
+        self._environ = {**os.environ, **retry, "HEADWAY_HOME": str(self.home)}
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADWAY_HOME", str(self.home))
             self._governor = Governor()

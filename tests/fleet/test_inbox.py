@@ -99,8 +99,8 @@ def test_what_stood_in_an_answer_that_was_lost_is_found_out(
     """A release lets another thread of the same process in, and only its answer says so."""
     run, trouble = Link.run, [error]
 
-    def lose_an_answer(link: Link, connection: Any, words: Sequence[bytes]) -> Any:
-        answer = run(link, connection, words)
+    def lose_an_answer(link: Link, connection: Any, words: Sequence[bytes], read: Any) -> Any:
+        answer = run(link, connection, words, read)
         if words[0] == b"release" and trouble:
             raise trouble.pop()
         return answer

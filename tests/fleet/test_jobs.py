@@ -51,6 +51,29 @@ def test_the_next_one_runs_when_the_job_is_gone(person: Persons, who: str) -> No
     ann.run("worker", "stop")
 
 
+def test_a_job_of_a_machine_that_died_is_not_shown_as_running(person: Persons) -> None:
+    """Neither to others on the server, nor at home when the machine is back."""
+    ann, bob = person("ann"), person("bob")
+    ann.run("submit", "--retries", "0", "--", "sh", "-c", "echo $$ > pid; exec sleep 600")
+    pid = ann.directory / "pid"
+    until(lambda: pid.exists() and pid.read_text().endswith("\n"), "the start")
+    until(lambda: bob.status()["leases"], "its lease")
+    pids = [*processes_round_a_job(ann).values(), int(pid.read_text())]
+
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    for each in pids:
+        os.kill(each, signal.SIGKILL)
+
+    until(lambda: not bob.status()["leases"], "the end of its lease")
+    assert "job 1" not in bob.run("status").stdout
+    (job,) = json.loads(ann.run("jobs", "--json").stdout)
+    assert job["state"] == "interrupted"
+    assert ann.status()["leases"] == []
+    assert "running" not in ann.run("why", "1").stdout
+    ann.run("worker", "stop")
+
+
 def test_a_job_is_kept_once_though_the_server_does_not_answer(
     person: Persons, server: Server
 ) -> None:

@@ -85,6 +85,9 @@ class Faint:
     def bury(self, holder: str) -> None:
         raise NotImplementedError
 
+    def note_silence(self) -> None:
+        """One that failed is not many."""
+
 
 def test_a_beat_that_failed_is_repeated_soon() -> None:
     """Not after the pause that is between two that were heard."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -246,6 +247,45 @@ def test_many_tasks_are_told_at_the_same_time(
     asyncio.run(ask_often(governor))
 
     assert len(tries) < 20
+    with pytest.raises(StoreUnavailable):
+        governor.close()
+
+
+@pytest.mark.parametrize("call", ["slot", "snapshot"])
+def test_a_task_cancelled_while_the_server_is_silent_leaves_no_traceback(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The error of the call that it left is seen, so asyncio does not report it later."""
+    monkeypatch.setenv("HEADWAY_STORE_TIMEOUT", "1s")
+    monkeypatch.setenv("HEADWAY_STORE_LEASE_SECONDS", "6")  # no holder is taken for dead
+    governor = Governor(proxy.url)
+    reported: list[dict[str, Any]] = []
+
+    async def cancelled(asking: threading.Event) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        ask: Any = governor.slot("k").__aenter__ if call == "slot" else governor.asnapshot
+        task = asyncio.create_task(ask())
+        assert await asyncio.to_thread(asking.wait, PATIENCE_SECONDS)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()
+
+    with governor.slot("k"):
+        pass
+    proxy.cut()
+    asking, meet = threading.Event(), Connection._meet
+
+    def tell(connection: Connection, deadline: float) -> None:
+        asking.set()
+        meet(connection, deadline)
+
+    monkeypatch.setattr(Connection, "_meet", tell)
+    asyncio.run(cancelled(asking))
+
+    assert reported == []
     with pytest.raises(StoreUnavailable):
         governor.close()
 

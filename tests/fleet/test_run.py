@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.cli.kit import until
+from tests.cli.kit import PROGRAM, until
 
 if TYPE_CHECKING:
     from tests.cli.kit import Shell
@@ -127,3 +127,30 @@ def test_a_run_inside_a_run_goes_ahead_on_its_slot(person: Persons) -> None:
 
     assert (done.stdout, done.returncode) == ("inside\n", 0), done.stderr
     assert ann.status()["leases"] == []
+
+
+def test_a_waiter_stopped_by_ctrl_z_is_passed_over_and_keeps_its_place(person: Persons) -> None:
+    """Also for those on other machines, who see that it is stopped."""
+    ann, bob = person("ann"), person("bob")
+    ann.run("limits", "set", "k", "1")
+    holder = running(bob)
+    terminal = ann.terminal_for("bash", "--norc", "--noprofile", "-i", env={"PS1": "$ "})
+    terminal.wait_for("$ ")
+    terminal.press(f"{PROGRAM} run --on k --task first -- echo it ra''n\n")
+    terminal.wait_for("for k (full)")
+    second = bob.start("run", "--on", "k", "--task", "second", "--", "cat", stdin=subprocess.PIPE)
+    until(bob.waits(2), "the queueing")
+
+    terminal.press("\x1a")
+    terminal.wait_for("Stopped")
+    (stopped,) = until(lambda: [x for x in bob.status()["waiting"] if x["stopped"]], "the stop")
+    let_go(holder)
+
+    until(lambda: [x["task"] for x in bob.status()["leases"]] == ["second"], "the passing over")
+    assert (stopped["task"], stopped["position"]) == ("first", 1)
+    terminal.press("fg\n")
+    until(lambda: not any(x["stopped"] for x in bob.status()["waiting"]), "the going on")
+    second.communicate("")
+    terminal.wait_for("it ran")
+    terminal.press("exit\n")
+    terminal.wait()

@@ -44,6 +44,17 @@ def test_a_request_counts_on_its_model(
     assert set(waiting.keys) == keys
 
 
+@pytest.mark.parametrize("priority", ["many", "1.5", "101"])
+def test_a_wrong_priority_is_refused_with_what_is_right(gateway: Running, priority: str) -> None:
+    """In words, not in those of a parser."""
+    headers = {"x-headway-priority": priority}
+    answer = httpx.post(f"{gateway.url}/openai/v1/x", content=ASK, headers=headers)
+
+    assert answer.status_code == 400
+    assert "whole number from -100 to 100" in answer.text
+    assert priority in answer.text
+
+
 def test_cheap_calls_take_no_slot(gateway: Running) -> None:
     """Lists of models and counts of tokens go ahead, whoever waits."""
     gateway.governor.set_limit("llm", 1)

@@ -35,6 +35,7 @@ _TOKEN = "0123456789abcdef"  # noqa: S105 - it guards nothing
         {"origin": "http://[::1"},
         {"origin": "http://localhost@evil.example"},
         {"host": "localhost", "origin": "http://localhost.evil.example"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},  # an <img>
     ],
 )
 def test_a_web_page_may_not_come_in(
@@ -55,6 +56,76 @@ def test_programs_of_this_machine_come_in(gateway: Running, host: str) -> None:
     headers = {"host": host, "origin": "http://localhost:3000"}
 
     assert httpx.get(f"{gateway.url}/openai/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
+def test_a_browser_may_ask_for_a_page_of_this_machine(gateway: Running, site: str) -> None:
+    """Only requests that another site has caused are refused."""
+    headers = {"sec-fetch-site": site}
+
+    assert httpx.get(f"{gateway.url}/openai/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE"])
+def test_methods_that_make_no_sense_here_are_refused(
+    gateway: Running, server: Server, method: str
+) -> None:
+    """A TRACE would send the credentials back to its sender."""
+    client = gateway.connect()
+    client.send(f"{method} /openai/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+    assert client.rest().startswith(b"HTTP/1.1 405 ")
+    assert server.probes == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/openai/../admin",
+        "/openai/v1/..",
+        "/openai/%2e%2e/admin",
+        "/openai/.%2E/admin",
+        "/openai/v1/x%2f..%2f..%2fadmin",
+        "/openai/..\\admin",
+        "/../openai/v1/models",
+    ],
+)
+def test_no_path_leaves_the_base_of_its_upstream(
+    gateway: Running, server: Server, path: str
+) -> None:
+    """Whatever way two dots are written."""
+    client = gateway.connect()
+    client.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+    assert client.rest().startswith(b"HTTP/1.1 400 ")
+    assert server.probes == []
+
+
+@pytest.mark.parametrize(
+    "path", [f"/t/a/k/{_TOKEN}/openai/x", f"//k/{_TOKEN}/openai/x", f"/openai/%30{_TOKEN[1:]}"]
+)
+def test_a_token_in_the_wrong_place_is_refused_and_not_logged(home: Path, path: str) -> None:
+    """Neither with it alone nor with one in the right place as well."""
+    with running(home, {}, {"HEADWAY_GATEWAY_TOKEN": _TOKEN}) as gateway:
+        for headers in ({}, {"x-headway-token": _TOKEN}):
+            client = gateway.connect()
+            client.post(path, b"{}", **headers)
+
+            assert b"wrong place" in client.rest()
+        gateway.until(lambda: len(gateway.entries) == 2, "the log")
+        logged = str(gateway.entries)
+
+    assert _TOKEN not in logged
+    assert _TOKEN[1:] not in logged
+
+
+def test_the_token_is_checked_before_the_body_is_sent(home: Path) -> None:
+    """A client that waits for the answer to its headers gets it, and not a single byte is kept."""
+    with running(home, {}, {"HEADWAY_GATEWAY_TOKEN": _TOKEN}) as gateway:
+        client = gateway.connect()
+        client.send(b"POST /openai/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n")
+
+        assert client.rest().startswith(b"HTTP/1.1 403 ")
 
 
 def test_another_address_needs_a_token(home: Path) -> None:
@@ -149,13 +220,24 @@ def test_credentials_that_are_not_there_are_said(home: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("secret", ["secret\n", "sec\rret", "secret\x00"])
+def test_credentials_that_no_header_can_contain_are_refused(home: Path, secret: str) -> None:
+    """A line break would end the header, and perhaps the headers."""
+    environ = {"HEADWAY_GATEWAY_CREDENTIALS": "openai=OPENAI_KEY", "OPENAI_KEY": secret}
+    with pytest.raises(ConfigError, match="OPENAI_KEY") as error, running(home, {}, environ):
+        pass
+    assert "sec" not in str(error.value).replace("gateway.credentials", "")
+
+
 def test_pages_of_the_address_itself_come_in_with_the_token() -> None:
     """They are of the machine that it was opened for."""
     head = RequestHead()
     head.lines = [(b"x-headway-token", _TOKEN.encode()), (b"Origin", b"http://box.example:3000")]
 
-    assert Door("box.example", _TOKEN).refusal(head) == ""
-    assert "web page" in Door("another.example", _TOKEN).refusal(head)
+    assert Door("box.example", _TOKEN).refusal(head) is None
+    refused = Door("another.example", _TOKEN).refusal(head)
+    assert refused is not None
+    assert "web page" in refused[1]
 
 
 def test_the_providers_are_built_in(home: Path) -> None:

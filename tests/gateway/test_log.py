@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from tests.gateway.scripted import ASK
 from tests.transport.kit import Heard
 
 from headway.gateway import access_log
+from headway.gateway.heads import RequestHead
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +134,7 @@ def test_a_line_is_one_line(plain: Running, upstream: Scripted) -> None:
     line = _line(plain, upstream, "/t/a%0d%0ab%1b[31m/openai/v1/models", b"{}")
 
     assert line.isprintable()
-    assert " a??b?[31m GET " in line
+    assert re.search(r" a\?\?b\?\[31m +GET ", line)
 
 
 @pytest.mark.usefixtures("_as_text")
@@ -201,7 +203,25 @@ def test_even_nonsense_has_its_line(plain: Running) -> None:
     client.until(b"\r\n\r\n")
     plain.until(lambda: plain.entries, "the line")
 
-    assert " 400 - - - - waited 0 ms, first byte -, " in plain.entries[0]["line"]
+    line = plain.entries[0]["line"]
+    assert re.match(r"\d\d:\d\d:\d\d +400 +0 ms +- +\d+ ms +0 +- +- +- +- - +turned away", line)
+
+
+def test_values_stand_under_their_names() -> None:
+    """Each column of the log begins where its name does."""
+    head = RequestHead()
+    head.method, head.target = b"POST", b"/openai/v1/x?key=secret"
+    line = access_log.as_text(access_log.TurnedAway(head, "issue-16", 403, "no token"))
+
+    for name, value in {
+        "STATUS": "403",
+        "BYTES": "0",
+        "KEY": "-",
+        "TASK": "issue-16",
+        "REQUEST": "POST /openai/v1/x",
+        "OUTCOME": "turned away: no token",
+    }.items():
+        assert line[access_log.HEADER.index(name) :].startswith(value), name
 
 
 def test_a_log_that_cannot_be_written_ends_nothing(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+import threading
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.gateway.kit import running
-from tests.gateway.scripted import ASK
+from tests.gateway.scripted import ASK, WHOLE
 
+from headway import aio
+from headway.gateway.exchange import Exchange
 from headway.gateway.reasons import reason_of
 from headway.gateway.routing import Routes
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.gateway.kit import Running
     from tests.gateway.scripted import Scripted
+
+    from headway.llm.calls import Call
 
 _POST = b"POST /openai/x HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -32,7 +38,10 @@ _POST = b"POST /openai/x HTTP/1.1\r\nHost: localhost\r\n"
         (_POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", 431),
         (b"GET /" + b"a" * 200_000, 431),
-        (b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 80_000 + b"\r\n\r\n", 431),
+        (_POST + b"X: " + b"a" * 80_000 + b"\r\nContent-Length: 2\r\n\r\n{}", 431),
+        (_POST + b"Expect: 100-continue\r\nContent-Length: 999999999999\r\n\r\n", 413),
+        (b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"GET http://elsewhere/openai HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (b"GET /nowhere/x HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (_POST + b"x-headway-priority: many\r\nContent-Length: 2\r\n\r\n{}", 400),
@@ -57,6 +66,79 @@ def test_a_body_may_be_too_large(home: Path, upstream: Scripted) -> None:
         client.send(b"a" * 2000)
 
         assert client.until(b"\r\n").startswith(b"HTTP/1.1 413 ")
+
+
+def test_the_bodies_of_all_requests_are_bounded_together(home: Path, upstream: Scripted) -> None:
+    """A request that does not fit beside those under way is refused for now, and fits later."""
+    environ = {"HEADWAY_GATEWAY_MAX_BODY": "1KB", "HEADWAY_GATEWAY_MAX_BODIES": "2KB"}
+    body = b"x" * 900
+    with running(home, {"openai": upstream.url}, environ) as gateway:
+        first, second, third = (gateway.connect() for _ in range(3))
+        first.post("/openai/x", body)
+        second.send(_POST + b"Content-Length: 900\r\n\r\n" + body[:899])
+        provider = upstream.accept()
+        provider.message()
+
+        third.post("/openai/x", body)
+
+        refused = third.rest()
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after" in refused.lower()
+        assert b"gateway.max_bodies" in refused
+        provider.send(WHOLE)
+        first.message()
+        second.close()
+        third.close()
+        gateway.until(lambda: gateway.connections() == 1, "the end of the other connections")
+        for _ in range(3):
+            first.post("/openai/x", body)
+            provider.message()
+            provider.send(WHOLE)
+            assert first.message()[0].startswith(b"HTTP/1.1 200 ")
+
+
+def test_small_chunks_cost_what_they_contain(home: Path) -> None:
+    """Not an object each."""
+    chunks = b"2\r\nab\r\n" * 200_000
+    with running(home, {}) as gateway:
+        client = gateway.connect()
+        client.send(
+            b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        tracemalloc.start()
+        try:
+            client.send(chunks)
+            client.send(b"0\r\n\r\n")
+            assert client.message()[0].startswith(b"HTTP/1.1 200 ")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak < 5_000_000  # 400 KB of body, twice, and what is read at a time
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_request_that_trickles_in_is_refused(home: Path, part: str) -> None:
+    """Each byte is in time, but the whole of it is not."""
+    environ = {"HEADWAY_GATEWAY_CLIENT_PATIENCE": "1s" if part == "head" else "200ms"}
+    start = _POST + (b"" if part == "head" else b"Content-Length: 9999\r\n\r\n")
+    with running(home, {}, environ) as gateway:
+        client = gateway.connect()
+        client.send(start)
+        stop = threading.Event()
+
+        def trickle() -> None:
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.05):
+                    client.send(b"a")
+
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        try:
+            assert client.until(b"\r\n").startswith(b"HTTP/1.1 408 ")
+        finally:
+            stop.set()
+            trickling.join()
 
 
 def test_slow_clients_are_hung_up_on(home: Path, upstream: Scripted) -> None:
@@ -273,19 +355,53 @@ def test_bounds_are_for_each_request(home: Path) -> None:
         assert client.until(b"\r\n").startswith(b"HTTP/1.1 413 ")
 
 
-def test_too_much_may_not_come_while_a_request_waits(plain: Running) -> None:
-    """It would have to be kept; whoever sends it is hung up on, and leaves the line."""
+@pytest.mark.parametrize("size", [1_000, 200_000, 5_000_000])
+def test_a_request_sent_while_another_waits_is_answered_after_it(
+    plain: Running, upstream: Scripted, size: int
+) -> None:
+    """Above 64 KB the connection is not read until the first request has ended; nothing is lost."""
+    large = b'{"model": "gpt", "x": "' + b"a" * size + b'"}'
     plain.governor.set_limit("llm", 1)
     with plain.governor.slot("llm"):
         client = plain.connect()
         client.post("/openai/x", ASK)
         plain.until(lambda: plain.waiting() == 1, "the wait")
+        sending = threading.Thread(target=client.post, args=("/openai/x", large))
+        sending.start()
+    provider = upstream.accept()
+    for body in (ASK, large):
+        assert provider.message()[1] == body
+        provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
-        with contextlib.suppress(ConnectionError):
-            client.send(b"a" * 200_000)
+        assert client.message()[0].startswith(b"HTTP/1.1 200 ")
+    sending.join()
 
-        assert client.rest() == b""
-        plain.until(lambda: plain.waiting() == 0, "the end of the wait")
+
+@pytest.mark.parametrize("status", [b"200 OK", b"429 Slow\r\nRetry-After: 0"])
+def test_a_large_request_right_after_an_answer_is_answered(
+    plain: Running, upstream: Scripted, monkeypatch: pytest.MonkeyPatch, status: bytes
+) -> None:
+    """It may arrive while the slot of the request before it is still being released."""
+    large = b'{"model": "gpt", "x": "' + b"a" * 1_000_000 + b'"}'
+    has_sent = threading.Event()
+    leave = Exchange._leave
+
+    async def leave_late(exchange: Exchange, call: Call) -> None:
+        await aio.in_thread(has_sent.wait)
+        await leave(exchange, call)
+
+    monkeypatch.setattr(Exchange, "_leave", leave_late)
+    client, provider = upstream.asked(plain)
+    provider.send(b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\n{}" % status)
+    assert client.message()[1] == b"{}"
+
+    client.send(_POST + b"Content-Length: %d\r\n\r\n" % len(large) + large[:300_000])
+    has_sent.set()
+    client.send(large[300_000:])
+
+    assert provider.message()[1] == large
+    provider.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    assert client.message()[0].startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.usefixtures("narrow_clients")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.harness.kit import until
+from tests.harness.kit import HARNESSES, until
 from tests.harness.speech import begun, done, printed, said, spoken
 
 from headway import ConfigError
-from headway.harness import Command, events
+from headway.harness import ClaudeCode, Command, events
 from headway.harness.feed import Feed
 
 if TYPE_CHECKING:
@@ -177,7 +177,6 @@ PROMPTS = [
     "'\"`$(touch hacked); rm -rf / #",
     "a\nb\r\n\n\tc\n",
     "Grüße, 世界 😀 \u202e \u0007\u001b[31m",
-    "nul \0 inside",
     "{prompt}",
     "{model} %s \\n",
 ]
@@ -191,6 +190,24 @@ def test_prompts_of_any_content_pass(stage: Stage, prompt: str) -> None:
     assert agent.execute(prompt).ok
     assert (stage.directory / "prompt").read_bytes() == prompt.encode()
     assert not (stage.directory / "hacked").exists()
+
+
+@pytest.mark.parametrize("program", [*HARNESSES, "other"])
+def test_a_nul_in_a_prompt_is_refused_before_anything_starts(stage: Stage, program: str) -> None:
+    """Whether the prompt would be a word of the command, a part of one, or read."""
+    agent = stage.agent(program, 'touch "$HERE/started"')
+
+    with pytest.raises(ConfigError, match=r"NUL at character 5,.*remove it"):
+        agent.execute("nul \0 inside")
+    assert not (stage.directory / "started").exists()
+
+
+def test_a_nul_in_an_argument_is_refused() -> None:
+    """When the harness is made, with the argument."""
+    with pytest.raises(ConfigError, match=r"without a NUL, got 'a\\x00b'"):
+        ClaudeCode(arguments=["-v", "a\0b"])
+    with pytest.raises(ConfigError, match=r"a NUL in them, got 'a\\x00b'"):
+        Command("aider", "a\0b")
 
 
 def test_a_prompt_of_ten_megabytes(stage: Stage) -> None:
@@ -232,13 +249,14 @@ def test_a_prompt_as_a_word_of_a_command(stage: Stage) -> None:
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @example(prompt="\r")
+@example(prompt="a\0b")
 @given(prompt=st.text(min_size=1))
 def test_random_prompts_pass(stage: Stage, prompt: str) -> None:
     """What is blank or not text is refused; the rest comes out as it went in."""
     agent = Command("cat", env=stage.environ)
     is_broken = any("\ud800" <= letter <= "\udfff" for letter in prompt)
-    if is_broken or prompt.isspace():
-        with pytest.raises(ConfigError, match="broken text" if is_broken else "not empty"):
+    if is_broken or prompt.isspace() or "\0" in prompt:
+        with pytest.raises(ConfigError, match=r"broken text|not empty|NUL"):
             agent.execute(prompt)
         return
     assert agent.execute(prompt).text == prompt

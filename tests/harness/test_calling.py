@@ -319,12 +319,13 @@ def test_how_a_program_is_called(stage: Stage, program: str) -> None:
         model="a/b",
         arguments=["--extra"],
     )
-    agent.execute("the prompt", session="s-9")
+    session = "0199aa00-0000-7000-8000-000000000001"
+    agent.execute("the prompt", session=session)
 
     words = stage.lines("words")
     assert words[words.index("--model") + 1] == "a/b"
     assert "--extra" in words
-    assert "s-9" in words
+    assert session in words
     assert "the prompt" not in words
 
 

@@ -223,7 +223,7 @@ def test_an_attempt_ends_once_and_its_job_with_it(board: Board, state: str) -> N
     job = keep(board)
     number = begin(board, job)
 
-    assert board.end(job, number, Ending(state, "why", exit_code=3)) == state
+    assert board.end(job, number, Ending(state, "why", exit_code=3), holder="holder") == state
     for other in FINISHED:
         assert end(board, job, number, other) is None
     assert board.cancel(job, "too late") is None
@@ -338,7 +338,7 @@ def test_the_end_is_told_by_the_watchdog_that_made_it(board: Board) -> None:
 
     ending = Ending("failed", "killed", exit_code=137, ended_by=bite, event="killed")
     ending.output_bytes = 12
-    board.end(job, number, ending)
+    board.end(job, number, ending, holder="holder")
 
     assert details(board, job).attempts[0].ended_by == bite
     assert details(board, job).attempts[0].output_bytes == 12
@@ -465,17 +465,51 @@ def test_a_job_that_has_ended_is_not_touched_by_what_it_waited_for(board: Board)
     assert told(board) == [(second, "queued"), (second, "cancelled")]
 
 
-def test_a_cancelled_follower_that_is_retried_waits_for_nobody(board: Board) -> None:
-    """Somebody wants it now."""
-    first, other = keep(board), keep(board)
-    second = keep(board, after=[first, other])
-    run(board, first, "failed")
+def test_a_retried_follower_waits_again_for_what_it_comes_after(board: Board) -> None:
+    """A deployment does not run without its build, however often either is retried."""
+    build, other = keep(board), keep(board)
+    deploy = keep(board, after=[build, other])
+    run(board, build, "failed")
+    run(board, other)
 
-    assert board.retry(second) == "queued"
-    assert ready(board) == [other, second]
-    run(board, other, "failed")
+    with pytest.raises(ConfigError, match=f"which failed; .* headway retry {build} {deploy}"):
+        board.retry(deploy)
+    assert seen(board, deploy).state == "cancelled"
+    assert board.retry(build) == "queued"
+    assert board.retry(deploy) == "queued"
+    assert details(board, deploy).after == (build,)
+    assert ready(board) == [build]
+    run(board, build)
+    assert ready(board) == [deploy]
 
-    assert ready(board) == [second]
+    run(board, deploy, "failed")
+    assert board.retry(deploy) == "queued"
+    assert ready(board) == [deploy]
+
+
+def test_a_retry_after_a_job_that_was_pruned_depends_on_whether_it_had_run(board: Board) -> None:
+    """One that had run had its dependencies; one that had not can never know."""
+    build = keep(board)
+    ran, waited = keep(board, after=[build]), keep(board, after=[build])
+    board.cancel(waited, "not now")
+    run(board, build)
+    run(board, ran, "failed")
+    board.database.change(lambda found: found.execute("delete from jobs where id = ?", (build,)))
+
+    assert board.retry(ran) == "queued"
+    with pytest.raises(ConfigError, match=f"job {build}, which was pruned .* submit its command"):
+        board.retry(waited)
+
+
+def test_a_retried_job_of_an_older_version_waits_for_what_was_missing(board: Board) -> None:
+    """Such a job has no list of what it comes after, only the rows that were left."""
+    build = keep(board)
+    deploy = keep(board, after=[build])
+    board.database.change(lambda found: found.execute("update jobs set options = '{}'"))
+    board.cancel(deploy, "not now")
+
+    assert board.retry(deploy) == "queued"
+    assert ready(board) == [build]
 
 
 # -- hold and approve ------------------------------------------------------------------------
@@ -565,6 +599,17 @@ def test_what_went_well_or_was_not_wanted_is_not_run_again(board: Board, state: 
     job = keep(board, retries=5)
 
     assert run(board, job, state) == state
+
+
+def test_a_supervisor_of_another_home_ends_no_attempt_here(board: Board) -> None:
+    """A home that is made anew at the same path has jobs of the same numbers."""
+    job = keep(board)
+    number = begin(board, job)
+
+    assert board.end(job, number, Ending("failed", "not mine"), holder="other") is None
+
+    assert seen(board, job).state == "running"
+    assert end(board, job, number) == "succeeded"
 
 
 @pytest.mark.parametrize("state", FINISHED)
@@ -958,12 +1003,19 @@ def test_news_of_a_job_are_kept_in_order_until_they_were_sent(board: Board) -> N
     number = begin(board, job)
     board.warn(job, "careful")
     killed = Ending("failed", "killed", ended_by={"mechanism": "m"}, event="killed")
-    board.end(job, number, killed)
+    board.end(job, number, killed, holder="holder")
     run(board, other)
 
     wanted = ["queued", "started", "queued", "started", "warned", "killed"]
     assert told(board) == [(job, event) for event in wanted]
-    assert [row[4] for row in board.news.unsent()] == ["", "", "", "", "careful", ""]
+    assert [row[4] for row in board.news.unsent()] == [
+        "",
+        "",
+        "to be retried",
+        "",
+        "careful",
+        "killed",
+    ]
 
     board.news.drop(board.news.unsent()[0][0])
     assert [event for _, event in told(board)] == wanted[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,12 +113,12 @@ def test_a_newer_format_is_refused(home: Path) -> None:
     keep(board)
     board.database.close()
     other = sqlite3.connect(board.database.path)
-    other.execute("pragma user_version = 2")
+    other.execute("pragma user_version = 3")
     other.close()
     before = Path(board.database.path).read_bytes()
 
     for call in (lambda: keep(board), lambda: seen(board, 1)):
-        with pytest.raises(StoreUnavailable, match=r"newer Headway.*format 2.*knows 1"):
+        with pytest.raises(StoreUnavailable, match=r"newer Headway.*format 3.*knows 2"):
             call()
 
     assert Path(board.database.path).read_bytes() == before
@@ -390,6 +392,50 @@ board.database.close()
 
 
 # -- other versions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_board_that_lost_its_content_is_not_taken_for_a_new_one(home: Path, size: int) -> None:
+    """It had jobs: nothing is written into it, and the message says what to do."""
+    board = open_board(home)
+    keep(board)
+    board.database.close()
+    for name in ("jobs.db-wal", "jobs.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    (home / "jobs.db").write_bytes(b"")
+    if size:
+        with closing(sqlite3.connect(home / "jobs.db")) as empty:
+            empty.execute("pragma journal_mode = wal")
+    left = (home / "jobs.db").read_bytes()
+
+    with pytest.raises(StoreUnavailable, match=f"lost its content \\({size} bytes.* backup"):
+        keep(open_board(home))
+
+    assert len(left) == size
+    assert (home / "jobs.db").read_bytes() == left
+
+
+def test_a_new_board_is_complete_when_it_has_its_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed while making it leaves none behind; and an old log is not taken for its."""
+    board = open_board(home)
+    keep(board)
+    (home / "jobs.db").unlink()
+    assert (home / "jobs.db-wal").exists()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", fail)
+        with pytest.raises(OSError, match="killed"):
+            keep(open_board(home))
+    assert not (home / "jobs.db").exists()
+
+    again = open_board(home)
+    assert keep(again) == 1
+    assert sorted(path.name for path in home.glob("*.new")) == []
 
 
 def test_there_is_a_sample_of_this_format() -> None:

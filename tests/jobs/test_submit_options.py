@@ -15,10 +15,11 @@ NOTHING_SAID: dict[str, Any] = {
     "task": None,
     "priority": 0,
     "weight": 1,
-    "after": [],
     "hold": None,
     "expire": None,
     "retries": None,
+    "retry_delay": None,
+    "retry_on": [],
     "dedupe": None,
     "max_runtime": None,
     "idle_warn": None,
@@ -52,12 +53,14 @@ def test_a_command_alone_leaves_everything_to_the_settings() -> None:
         (["--priority", "-5"], "priority", -5),
         (["--priority=100"], "priority", 100),
         (["--weight", "3"], "weight", 3),
-        (["--after", "16", "--after=17"], "after", [16, 17]),
         (["--hold"], "hold", True),
         (["--expire", "24h"], "expire", 86_400.0),
         (["--expire", "90"], "expire", 90.0),
         (["--expire", "never"], "expire", "never"),
         (["--retries", "0"], "retries", 0),
+        (["--retry-delay", "1m"], "retry_delay", 60.0),
+        (["--retry-delay", "0"], "retry_delay", 0.0),
+        (["--retry-on", "interrupted", "--retry-on=75"], "retry_on", ["interrupted", 75]),
         (["--retries", "2", "--retries", "3"], "retries", 3),
         (["--dedupe", "--x"], "dedupe", "--x"),
         (["--dedupe=a=b"], "dedupe", "a=b"),
@@ -83,10 +86,11 @@ def test_an_option_says_one_thing(words: list[str], name: str, value: object) ->
 
 def test_what_concerns_the_caller_is_said_apart() -> None:
     """It is not part of the job."""
-    given = parse(["--when-full", "wait", "--no-start", "--json", "-q", "agent"])
+    given = parse(["--when-full", "wait", "--no-start", "--json", "-q", "--after=16", "agent"])
 
     assert (given.when_full, given.start, given.quiet, given.as_json) == ("wait", False, True, True)
     assert parse(["--quiet", "agent"]).quiet
+    assert parse(["--after", "16", "--after=build", "agent"]).after == ["16", "build"]
     assert dict(given.options) == NOTHING_SAID
 
 
@@ -128,9 +132,6 @@ def test_what_follows_the_options_is_left_as_it_is(words: list[str], command: li
         (["--retries", "1001", "agent"], "--retries.*'1001'"),
         (["--retries", "9" * 5000, "agent"], "--retries"),
         (["--after", "0", "agent"], "--after.*'0'"),
-        (["--after", "x", "agent"], "--after.*'x'"),
-        (["--after", "-3", "agent"], "--after.*'-3'"),
-        (["--after", "\u0663", "agent"], "--after"),
         (["--after", "9" * 5000, "agent"], "--after"),
         (["--after", "", "agent"], "--after"),
         (["--expire", "soon", "agent"], "--expire.*'soon'"),

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# The version of an agent that is whatever npm has at the moment.
+NEWEST = "latest"
+
+
 class Agent(Protocol):
     """One agent's program."""
 
@@ -170,6 +174,13 @@ class Gemini:
 
 
 AGENTS: tuple[Agent, ...] = (Opencode(), Claude(), Codex(), Gemini())
+NEWEST_AGENTS: tuple[Agent, ...] = (
+    Opencode(version=NEWEST),
+    Claude(version=NEWEST),
+    Codex(version=NEWEST),
+    Gemini(version=NEWEST),
+)
+PINNED = {agent.name: agent.version for agent in AGENTS}
 
 
 def private_environment(home: Path) -> dict[str, str]:

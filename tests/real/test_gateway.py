@@ -141,6 +141,7 @@ def test_what_the_page_says_of_each_agent_is_enough(
     """For one with nothing else that leads to the gateway."""
     home = tmp_path / "agent-home"
     environ |= agent.settings(home, "http://127.0.0.1:9")
+    environ["PATH"] = os.pathsep.join([os.path.dirname(program_of(agent)), environ["PATH"]])
     told = _page(gateway, _TITLES[agent.name])
     script = ""
     if agent.name == "codex":

@@ -84,6 +84,23 @@ def test_a_session_goes_on(equipped: Equipped, server: Server) -> None:
     assert "remember 4711" in str(server.requests()[-1].body)
 
 
+@pytest.mark.parametrize("session", ["an id", "my-lost-session"])
+def test_a_session_that_is_not_there_is_no_success(
+    equipped: Equipped, server: Server, session: str
+) -> None:
+    """Neither by an id nor by a name does a program go on without what was said before."""
+    if session == "an id":
+        session = "ses_0000000000000000000000000x"
+        if equipped.agent.name != "opencode":
+            session = "0199aa00-0000-7000-8000-000000000001"
+    result = harness(equipped).execute(
+        "say: what was it", cwd=equipped.directory, session=session, max_runtime="60s"
+    )
+
+    assert (result.status, bool(result.reason)) == ("failed", True)
+    assert server.requests() == []
+
+
 @pytest.mark.parametrize(("most", "tasks"), [(2, 4), (8, 8)])
 def test_several_work_side_by_side(
     equipped: Equipped, server: Server, most: int, tasks: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.real.agents import Codex
+from tests.real.agents import NEWEST, Codex
 from tests.real.install import CannotInstall, cache, install
 from tests.real.kit import program_of
 
@@ -20,6 +20,7 @@ _ROOT = Path(__file__).parent.parent.parent
 # Stands for npm: notes its call, and brings a program that tells whose home it was.
 _NPM = """\
 #!/bin/sh
+[ "$1" = view ] && cat "$CALLS.newest" && exit
 echo called >> "$CALLS"
 mkdir -p "$3/node_modules/.bin"
 printf '#!/bin/sh\\necho %s\\n' "$HOME" > "$3/node_modules/.bin/codex"
@@ -76,6 +77,29 @@ def test_many_at_once_install_once(calls: Callable[[], int]) -> None:
     assert len(programs) == 1
     assert [process.returncode for process in many] == [0] * 4
     assert calls() == 1
+
+
+def test_the_newest_has_a_place_of_its_own(calls: Callable[[], int], tmp_path: Path) -> None:
+    """Its version is asked for once, and it stands beside the pinned one."""
+    (tmp_path / "calls.newest").write_text("9.9.9\n")
+    newest = Codex(package="a-package", version=NEWEST)
+
+    program = install(newest)
+
+    assert os.path.join(str(tmp_path / "cache"), "codex-9.9.9") in program
+    (tmp_path / "calls.newest").write_text("9.9.10\n")
+    assert install(newest) == program != install(Codex())
+    assert calls() == 2
+
+
+def test_a_newest_version_that_is_none_is_a_reason(
+    calls: Callable[[], int], tmp_path: Path
+) -> None:
+    """What npm says becomes a path, so it has to look like a version."""
+    (tmp_path / "calls.newest").write_text("../../elsewhere\n")
+    with pytest.raises(CannotInstall, match=r"another-package is '\.\./"):
+        install(Codex(package="another-package", version=NEWEST))
+    assert calls() == 0
 
 
 def test_where_agents_cannot_be_a_test_is_skipped_or_fails(

@@ -14,7 +14,7 @@ import pytest
 from tests.slots.interrupting import Strike
 from tests.slots.support import Held, Worker, assert_clean
 
-from headway import Governor, StoreUnavailable
+from headway import Governor, NotStartable, StoreUnavailable
 from headway.stores.guard import Guard
 from headway.stores.own_tickets import OwnTickets
 from headway.tickets import Granted, Ticket
@@ -235,7 +235,7 @@ def test_an_attendant_that_cannot_be_started_is_started_later(
     governor, _ = opened()
     with monkeypatch.context() as full:
         full.setattr("headway.background._thread.start_new_thread", _raise_no_thread)
-        with pytest.raises(RuntimeError), governor.slot("k"):
+        with pytest.raises(NotStartable), governor.slot("k"):
             pass
     _, other = opened()
     held = Ticket(other.new_id(), ("k",), ("k",))

@@ -20,7 +20,7 @@ from tests.slots.support import (
 
 from headway import AtCapacity, ConfigError, CoolingDown, Governor, QueueTimeout
 from headway import events as kinds
-from headway.stores import book, redis_link
+from headway.stores import book, redis_link, redis_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., str]:
 def short_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets of a third of a second."""
     monkeypatch.setattr(book, "WINDOW_SECONDS", 0.3)
-    script = redis_link.script().replace(b"WINDOW_MS = 61000", b"WINDOW_MS = 300")
+    script = redis_script.script().replace(b"WINDOW_MS = 61000", b"WINDOW_MS = 300")
     monkeypatch.setattr(redis_link, "script", lambda: script)
 
 

@@ -72,7 +72,11 @@ def test_pressure_rises_before_the_key_is_full(govern: Govern) -> None:
 
 
 def test_the_estimated_wait_is_learned_from_hold_times(govern: Govern) -> None:
-    """Unknown at first; then the usual time divided by the slots, times the place in line."""
+    """Unknown at first; then the usual time divided by the slots, or what is left of it.
+
+    For a request that is not in line yet the share of a slot counts; a ticket in line waits for
+    the holders that there are, and these have just begun.
+    """
     governor = govern({"k": 2})
 
     with Held(governor, "k"), Held(governor, "k"):
@@ -91,7 +95,7 @@ def test_the_estimated_wait_is_learned_from_hold_times(govern: Govern) -> None:
         worker = Worker(lambda: governor.slot("k", task="it").__enter__().id)
         until(lambda: waiting_tasks(governor) == ["it"])
         row = governor.snapshot().waiting[0]
-        assert row.estimated_wait_seconds == pytest.approx(4.0, rel=0.1)
+        assert row.estimated_wait_seconds == pytest.approx(8.0, rel=0.1)
         behind = governor.capacity("k").estimated_wait_seconds
         assert behind == pytest.approx(8.0, rel=0.1)
     worker.result()
@@ -131,13 +135,14 @@ def test_a_snapshot_has_exactly_the_documented_fields(govern: Govern) -> None:
     for limit in seen["limits"]:
         assert set(limit) == set(limit_fields.split())
     (lease,) = seen["leases"]
-    assert set(lease) == {"id", "task", "keys", "weight", "since", "holder"}
+    assert set(lease) == {"id", "task", "keys", "weight", "since", "stopped", "holder"}
     assert set(lease["holder"]) == {"pid", "host", "command"}
     assert lease["holder"]["pid"] == os.getpid()
     assert lease["holder"]["host"] == os.uname().nodename
     (waiting,) = seen["waiting"]
-    waiting_fields = "id task keys weight priority position blocked_by since"
-    assert set(waiting) == {*waiting_fields.split(), "estimated_wait_seconds", "holder"}
+    waiting_fields = "id task keys weight priority position blocked_by since stopped"
+    estimates = {"estimated_wait_seconds", "estimated_wait_range"}
+    assert set(waiting) == {*waiting_fields.split(), *estimates, "holder"}
     assert waiting["blocked_by"] == {"key": "k", "reason": "full"}
     assert (waiting["position"], waiting["priority"], waiting["keys"]) == (1, 2, ["k"])
 

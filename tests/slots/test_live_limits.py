@@ -197,6 +197,7 @@ def test_limits_are_written_to_the_file_and_comments_survive(
 ) -> None:
     """Only the lines that changed differ from what the person wrote."""
     one, _ = pair
+    os.chmod(path, 0o640)
 
     one.set_limit("llm/openai", 4)
     one.set_limit("llm/*", "unlimited")
@@ -210,7 +211,7 @@ def test_limits_are_written_to_the_file_and_comments_survive(
     assert document["limits"] == {"agent": 5, "llm/openai": 4, "llm/*": "unlimited"}
     assert document["paused"] == ["llm/openai"]
     assert document["queue"] == {"boost": "5m"}
-    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert os.stat(path).st_mode & 0o777 == 0o640
 
     one.unset_limit("llm/openai")
     one.unset_limit("llm/*")
@@ -357,3 +358,14 @@ def test_limits_from_the_environment_fill_in_too(
         (row,) = [row for row in governor.snapshot().limits if row.key == "k"]
         assert row.source == "environment"
     assert "agent" in caplog.text
+
+
+def test_code_does_not_replace_limits_from_the_environment(
+    home: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``HEADWAY_LIMITS`` is offered first; the other number is named in a warning."""
+    monkeypatch.setenv("HEADWAY_LIMITS", "k=5")
+
+    with Governor(f"sqlite:///{home}", limits={"k": 3}) as governor:
+        assert governor.capacity("k").limit == 5
+    assert "limit 3 for 'k' from code is not used" in caplog.text

@@ -35,7 +35,7 @@ def test_several_loops_in_several_threads_share_one_governor(govern: Govern) -> 
         for _ in range(3):
             async with governor.slot("k"):
                 crowd.enter()
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.002)  # longer than a grant takes, so that some overlap
                 crowd.leave()
 
     async def main() -> int:

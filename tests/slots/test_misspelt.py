@@ -72,6 +72,8 @@ def test_reloading_warns_of_all_lines(
     """Also of those that were there before their neighbour was in use."""
     write(home, MISSPELT)
     Governor(f"sqlite:///{home}").close()
+    assert "did you mean" in caplog.records[0].message
+    caplog.clear()
 
     with governor, governor.slot(USED):
         assert caplog.records == []

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
+import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.slots.support import Held, Worker, assert_clean, holding_tasks, until, waiting_tasks
+from tests.slots.support import (
+    Held,
+    Worker,
+    assert_clean,
+    auntil,
+    holding_tasks,
+    is_waiting,
+    unrelated_task,
+    until,
+    waiting_tasks,
+)
 
 import headway
 from headway import AtCapacity, ConfigError, HeadwayError, QueueTimeout
@@ -63,6 +76,108 @@ def test_a_slot_in_use_cannot_be_entered_again(govern: Govern) -> None:
             asyncio.run(enter())
         assert governor.capacity("k").used == 1
 
+    assert_clean(governor)
+
+
+def test_a_slot_that_waits_cannot_be_entered_by_another_task(govern: Govern) -> None:
+    """The second is refused before it asks, and the first gets its turn."""
+    governor = govern({"k": 1})
+    shared = governor.slot("k", task="first")
+
+    async def use() -> str:
+        async with shared:
+            return "done"
+
+    async def main() -> None:
+        first = unrelated_task(use())
+        await auntil(lambda: is_waiting(governor, "first"))
+        assert repr(shared) == "<Slot on k, entering>"
+        with pytest.raises(HeadwayError, match="in use"):
+            await unrelated_task(use())
+        with pytest.raises(HeadwayError, match="in use"):
+            await asyncio.to_thread(shared.__enter__)
+        assert waiting_tasks(governor) == ["first"]
+        await asyncio.to_thread(held.let_go)
+        assert await first == "done"
+
+    with Held(governor, "k") as held:
+        asyncio.run(main())
+    assert_clean(governor)
+
+
+def test_a_slot_that_waits_cannot_be_entered_by_another_thread(govern: Govern) -> None:
+    """Of several threads that enter one slot object at once exactly one is let in."""
+    governor = govern({"k": 4})
+    shared, gate = governor.slot("k"), threading.Barrier(4)
+
+    def use() -> str:
+        gate.wait()
+        with shared as lease:
+            gate.wait()
+            assert not lease.ended
+            return "in"
+
+    def try_to() -> str:
+        try:
+            return use()
+        except HeadwayError:
+            gate.wait()
+            return "refused"
+
+    workers = [Worker(try_to) for _ in range(4)]
+
+    assert sorted(worker.result() for worker in workers) == ["in", "refused", "refused", "refused"]
+    assert_clean(governor)
+
+
+def test_a_slot_can_be_entered_after_a_failed_entry(govern: Govern) -> None:
+    """Whoever gave up, was refused or cancelled has left it free."""
+    governor = govern({"k": 1})
+    slot = governor.slot("k", timeout=0.001)
+
+    async def aenter() -> None:
+        async with slot:
+            pass
+
+    with Held(governor, "k"):
+        for _ in range(2):
+            with pytest.raises(QueueTimeout):
+                slot.__enter__()
+            with pytest.raises(QueueTimeout):
+                asyncio.run(aenter())
+    with slot:
+        pass
+    assert_clean(governor)
+
+
+def test_a_copied_lease_gives_nothing_back(govern: Govern) -> None:
+    """A lease is one thing: its copies are itself, and it does not travel to other processes."""
+    governor = govern({"k": 1})
+
+    with governor.slot("k") as lease:
+        assert copy.copy(lease) is lease
+        assert copy.deepcopy([lease])[0] is lease
+        with pytest.raises(TypeError, match="parent="):
+            pickle.dumps(lease)
+        gc.collect()
+        assert governor.capacity("k").used == 1
+        assert not lease.ended
+    assert copy.copy(lease) is lease
+    assert_clean(governor)
+
+
+def test_a_copied_slot_is_a_request_of_its_own(govern: Govern) -> None:
+    """Copies of a slot in use are not in use, and leaving one does not leave the other."""
+    governor = govern({"k": 3})
+
+    slot = governor.slot("k")
+    with slot as lease:
+        with copy.copy(slot) as first, copy.deepcopy(slot) as second:
+            assert len({lease.id, first.id, second.id}) == 3
+            assert governor.capacity("k").used == 3
+        assert governor.capacity("k").used == 1
+    with pytest.raises(TypeError, match=r"call slot\(\)"):
+        pickle.dumps(slot)
     assert_clean(governor)
 
 

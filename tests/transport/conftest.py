@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from tests.llm.conftest import server
 from tests.slots.conftest import govern, url
+from tests.transport.pages import Desk
 
 import headway
 from headway import Governor
@@ -54,6 +55,14 @@ def home_governor() -> Iterator[Governor]:
     governor = headway.governor.default()
     yield governor
     governor.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, home: str, server: Server) -> Iterator[Desk]:
+    """Somebody who tries what a page says; what they started is gone at the end."""
+    desk = Desk(tmp_path, home, server)
+    yield desk
+    desk.leave()
 
 
 @pytest.fixture

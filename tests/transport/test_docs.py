@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tomllib
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.kit import until
-from tests.transport.pages import CLIENTS, OVERVIEW, PAGES, ROOT, Desk, Page, plain
+from tests.transport.pages import (
+    CLIENTS,
+    FRAMEWORKS,
+    OVERVIEW,
+    PAGES,
+    ROOT,
+    VERSIONS,
+    Page,
+    plain,
+    try_program,
+)
 
 import headway
 from headway import config
@@ -21,12 +30,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.llm.server import Server
+    from tests.transport.pages import Desk
 
     from headway import Governor
 
 pytestmark = pytest.mark.timeout(300)
 
 PROGRAMS = [(page, number) for page in PAGES for number in range(len(page.blocks("python")))]
+OTHER_VERSIONS = [
+    (page, number, versions)
+    for page, number in PROGRAMS
+    for versions in VERSIONS
+    if "litellm" not in page.path
+]
 # What goes wrong, and what the page's program has to make of it.
 TROUBLES = {
     "full": "not sent: no slot on KEY within 1 s of queueing",
@@ -42,14 +58,6 @@ def named(value: object) -> str | None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, home: str, server: Server) -> Iterator[Desk]:
-    """Somebody who tries what a page says; what they started is gone at the end."""
-    desk = Desk(tmp_path, home, server)
-    yield desk
-    desk.leave()
-
-
-@pytest.fixture
 def governor() -> Iterator[Governor]:
     """The home's, to look from outside."""
     with headway.Governor() as governor:
@@ -60,16 +68,16 @@ def test_no_page_is_left_out() -> None:
     """Each is tried, and has something to try."""
     there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "llm").iterdir()}
 
-    assert there == {page.path for page in CLIENTS}
-    for page in PAGES:
+    assert there == {page.path for page in (*CLIENTS, *FRAMEWORKS)}
+    for page in (*PAGES, *FRAMEWORKS):
         assert page.blocks("python"), f"{page.path} has no program"
         tried = {"python", "sh", "text", *(["toml"] if page is OVERVIEW else [])}
         assert set(re.findall(r"^ *```(.+)$", page.text, re.MULTILINE)) <= tried, page.path
-    for page in CLIENTS:
+    for page in (*CLIENTS, *FRAMEWORKS):
         assert page.commands, f"{page.path} sets no limit"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [*PAGES, *FRAMEWORKS], ids=named)
 def test_every_link_leads_somewhere(page: Page) -> None:
     """To pages and examples."""
     links = re.findall(r"\]\(([^)#]+)\)", page.text)
@@ -83,28 +91,16 @@ def test_a_program_runs_as_written_and_its_calls_are_counted(
     desk: Desk, governor: Governor, server: Server, page: Page, number: int
 ) -> None:
     """It waits while its key is paused, then prints the answers; the home counts every call."""
-    desk.prepare(page)
-    for key in page.keys:
-        governor.set_limit(key, {"requests_per_minute": 1000})
-    governor.pause("llm")
-    process = desk.starts(page.blocks("python")[number])
-    until(lambda: governor.snapshot().waiting or process.poll() is not None, "waiting in line")
-    waiting = governor.snapshot().waiting
-    assert waiting, desk.end(process)
-    assert {key for row in waiting for key in row.keys} <= set(page.keys)
-    assert (server.requests(), server.probes) == ([], []), "something went round the queue"
+    try_program(desk, governor, server, page, number)
 
-    governor.resume("llm")
-    printed = desk.end(process)
 
-    requests = server.requests()
-    assert requests
-    for request in requests:
-        assert f"you said: {request.prompt}" in printed
-    counted = {row.key: row.requests_lately for row in governor.snapshot().limits}
-    assert {key.split("/")[-1]: counted[key] for key in page.keys if counted[key]} == {
-        model: len(server.requests(model)) for model in {request.model for request in requests}
-    }
+@pytest.mark.parametrize(("page", "number", "versions"), OTHER_VERSIONS, ids=named)
+def test_a_program_runs_with_the_oldest_and_the_newest_sdk(  # noqa: PLR0917
+    desk: Desk, governor: Governor, server: Server, page: Page, number: int, versions: str
+) -> None:
+    """The same, for users whose SDK is not the one of the development environment."""
+    desk.use(versions)
+    try_program(desk, governor, server, page, number)
 
 
 @pytest.mark.soak
@@ -159,12 +155,23 @@ def test_status_shows_a_cool_down_as_the_overview_does(
 
 @pytest.mark.soak  # twenty programs, each of which loads its client anew
 @pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("page", CLIENTS, ids=named)
-def test_a_program_tells_errors_apart(
-    desk: Desk, governor: Governor, server: Server, page: Page, trouble: str
+@pytest.mark.parametrize(
+    ("page", "versions"),
+    [
+        (page, versions)
+        for page in CLIENTS
+        for versions in (None, *VERSIONS)
+        if versions is None or "litellm" not in page.path
+    ],
+    ids=named,
+)
+def test_a_program_tells_errors_apart(  # noqa: PLR0917
+    desk: Desk, governor: Governor, server: Server, page: Page, versions: str | None, trouble: str
 ) -> None:
     """Our queue and our refusal, the provider's refusal and its slowness."""
-    (program,) = [each for each in page.blocks("python") if "except" in each]
+    (program,) = [each for each in page.blocks("python") if "the provider was too slow" in each]
+    if versions is not None:
+        desk.use(versions)
     desk.prepare(page)
 
     with in_trouble(trouble, governor, server, page.keys[0]):
@@ -203,17 +210,37 @@ def test_settings_can_be_loaded(tmp_path: Path) -> None:
     assert loaded.providers["localhost:11434"] == "ollama"
 
 
-def test_the_example_runs_without_an_account(desk: Desk) -> None:
+@pytest.mark.parametrize("versions", [None, *VERSIONS])
+def test_the_example_runs_without_an_account(desk: Desk, versions: str | None) -> None:
     """Thirty answers over two models; some had to wait."""
     del desk.environ["OPENAI_API_KEY"], desk.environ["OPENAI_BASE_URL"]
+    if versions is not None:
+        desk.use(versions)
 
-    printed = desk.types(f"{sys.executable} {ROOT / 'examples' / 'llm_fan_out.py'}")
+    printed = desk.types(f"python {ROOT / 'examples' / 'llm_fan_out.py'}")
 
     lines = printed.splitlines()
     assert sorted(int(line.split()[0].removeprefix("prompt-")) for line in lines) == [*range(1, 31)]
     assert {line.split()[1] for line in lines} == {"gpt-5-mini", "gpt-5-nano"}
     assert any("waited  0.0 s" not in line for line in lines)
     assert not os.path.exists(desk.environ["HEADWAY_HOME"]), "it needs no home"
+
+
+@pytest.mark.parametrize("versions", [None, *VERSIONS])
+@pytest.mark.parametrize("page", CLIENTS[:2], ids=named)
+def test_a_cut_stream_is_recognised_as_the_page_says(
+    desk: Desk, server: Server, page: Page, versions: str | None
+) -> None:
+    """By the error itself or by its cause, whichever the version of the SDK raises."""
+    (program,) = [each for each in page.blocks("python") if "TruncatedStream" in each]
+    if versions is not None:
+        desk.use(versions)
+    desk.prepare(page)
+    server.plan(words=10, cut="clean")
+
+    printed = desk.end(desk.starts(program))
+
+    assert "the stream was cut" in printed
 
 
 def test_the_example_counts_in_the_home_with_an_account(

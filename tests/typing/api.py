@@ -55,6 +55,10 @@ def plain() -> None:
     assert_type(slot, Slot)
     headway.slot("a", timeout=1.5, parent=lease)
     headway.slot("a", timeout=None, parent=lease.id, on_wait=hear)
+    headway.slot("a", parent="current")
+    assert_type(headway.current_lease(), Lease | None)
+    slot.id  # type: ignore[attr-defined] # noqa: B018 - that is the lease's
+    slot()  # type: ignore[operator]
     headway.slot(3)  # type: ignore[arg-type]
     headway.slot("a", "b", 3)  # type: ignore[arg-type]
     headway.slot("a", weight="2")  # type: ignore[arg-type]
@@ -64,6 +68,7 @@ def plain() -> None:
 
 async def in_task() -> None:
     """The same object in a coroutine, and the async twins."""
+    await headway.slot("a")  # type: ignore[misc]
     async with headway.slot("agent/opencode", task="issue-16", priority=5, timeout="10m") as lease:
         assert_type(lease, Lease)
     governor = Governor("memory://", limits={"llm/openai": 2, "llm/*": UNLIMITED})
@@ -108,7 +113,7 @@ def function(prompt: str, *, temperature: float = 1.0) -> int:
     return len(prompt) * int(temperature)
 
 
-@headway.limited("llm/openai", task="t", timeout=3)
+@headway.limited("llm/openai", task="t", timeout=3, parent="current")
 async def coroutine(prompt: str) -> bytes:
     """Stays a coroutine function."""
     return prompt.encode()

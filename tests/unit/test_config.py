@@ -163,7 +163,7 @@ NEITHER_TEXT_NOR_ZERO = [
     setting.variable
     for name, setting in setting_table.SETTINGS.items()
     if not name.startswith(("jobs.notify", "store.password", "store.namespace"))
-    and name not in {"jobs.retries", "gateway.exempt"}
+    and name not in {"jobs.retries", "jobs.retry_delay", "gateway.exempt"}
 ]
 
 

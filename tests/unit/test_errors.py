@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,9 @@ import headway
 from headway import errors
 from headway.errors import HeadwayError
 from headway.views import BlockedBy, Capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CAPACITY = Capacity("k", 1, 1, 0, 2, 3.5, BlockedBy("k", "full"), "full")
 EXAMPLES: list[tuple[HeadwayError, dict[str, object], list[str]]] = [
@@ -106,3 +110,32 @@ def test_windows_is_refused_with_a_way_out() -> None:
 
     assert b"ImportError: Headway runs on Linux and macOS" in done.stderr
     assert b"WSL" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda text: headway.Governor("memory://").slot("k", task=text), "task must be"),
+        (lambda text: headway.Governor("memory://").slot(text), "key"),
+        (lambda text: headway.Governor("memory://").slot("k", timeout=text), "timeout"),
+        (lambda text: headway.Governor("memory://").slot("k", weight=text), "weight"),
+        (lambda text: headway.Governor("memory://", limits={"k": text}), "k"),
+        (headway.Governor, "store"),
+    ],
+    ids=["task", "key", "timeout", "weight", "limit", "store"],
+)
+def test_a_very_long_value_is_not_repeated_whole(make: Callable[[Any], object], said: str) -> None:
+    """An error says what is wrong with a value of a million characters in a few lines."""
+    with pytest.raises(errors.ConfigError, match=said) as refused:
+        make("x" * 1_000_000)
+    message = str(refused.value)
+    assert len(message) <= 2000
+    assert errors.ConfigError(*refused.value.problems).problems == refused.value.problems
+
+
+def test_what_mends_it_is_kept_after_a_very_long_value() -> None:
+    """Beginning and end of a message stay, and it says how much is missing."""
+    message = str(errors.ConfigError(f"wrong: {'x' * 5000}; write it shorter"))
+    assert message.startswith("wrong: xxx")
+    assert message.endswith("xxx; write it shorter")
+    assert "3125 characters left out" in message

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headway import events
+from headway import events, telling
 from headway.views import BlockedBy, HolderView, LeaseView
 
 if TYPE_CHECKING:
@@ -113,6 +113,32 @@ def test_nothing_is_written_below_the_level_of_the_logger(
         events.log(event)
 
     assert [record.message.split()[0] for record in caplog.records] == ["lost", "reclaimed"]
+
+
+def test_labels_and_commands_of_others_are_one_line_of_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An escape sequence or a line break in a task or a command fakes nothing in a log."""
+    caplog.set_level(logging.DEBUG, "headway")
+    hostile = "\x1b]0;PWNED\x07\x9b2J\u202e\nreclaimed nothing, all is well"
+    what = {**WHAT, "task": hostile}
+    lease = LeaseView("abc-1", hostile, ("a",), 1, 0.0, HolderView(42, "host", hostile))
+
+    events.log(
+        events.Queued(
+            **what,
+            position=1,
+            blocked_by=BlockedBy("a", "full"),
+            holders=(lease,),
+            estimated_wait_seconds=None,
+        )
+    )
+    events.log(events.Reclaimed(**what, holder=f"pid 42 ({hostile})"))
+    events.log(events.Lost(**what, reason=hostile))
+    telling.warn(f"something about {hostile}")
+
+    assert [record.getMessage().isprintable() for record in caplog.records] == [True] * 4
+    assert all("PWNED" in record.getMessage() for record in caplog.records)
 
 
 def test_a_hook_that_raises_is_logged_with_the_event(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,6 +46,36 @@ def test_agent_has_a_default_that_any_line_replaces() -> None:
     assert Terms().line_for("llm").slots == UNCAPPED
 
 
+class CountedLines(dict[str, Line]):
+    """Lines by their patterns that count how many of them were looked at."""
+
+    looks = 0
+
+    def get(self, *wanted: Any) -> Any:
+        self.looks += 1
+        return super().get(*wanted)
+
+    def values(self) -> Any:
+        self.looks += len(self)
+        return super().values()
+
+
+@pytest.mark.parametrize("many", [10, 1000])
+def test_a_key_costs_one_lookup_and_one_for_each_shape_of_pattern(many: int) -> None:
+    """However many lines there are: with 1,000 limits and 3,000 keys a status took 8 seconds."""
+    patterns = [*(f"team{n}/x" for n in range(many)), "*/x", "llm/*", "*", "a/*/c"]
+    terms = Terms([Line(pattern, 2, "file") for pattern in patterns])
+    terms._by_pattern = counted = CountedLines(terms._by_pattern)
+    assert terms.cap("llm/a") == 2
+    counted.looks = 0
+
+    for n in range(50):
+        assert terms.cap(f"other/{n}") == UNCAPPED
+        assert terms.budget(f"other/{n}") == UNCAPPED
+
+    assert counted.looks == 50 * 2 * 3  # the key itself, */x and llm/*
+
+
 @given(lines, lines)
 def test_offered_lines_fill_gaps_and_change_nothing(
     present: list[Line], offered: list[Line]

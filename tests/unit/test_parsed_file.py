@@ -57,12 +57,36 @@ def test_a_change_is_seen(path: Path) -> None:
     assert parsed_file.load(str(path))["limits"] == {"agent": 5, "llm/*": 8}
 
 
-def test_a_file_changed_just_now_is_not_kept(path: Path) -> None:
-    """It may change again before the clock of the file system moves."""
-    path.write_text("[limits]\nagent = 6\n")
+def test_a_changed_byte_is_noticed(path: Path) -> None:
+    """A damaged cache could crash the interpreter, or say something else than the file."""
+    parsed_file.load(str(path))
+    whole = kept(path).read_bytes()
 
-    assert parsed_file.load(str(path)) == {"limits": {"agent": 6}}
-    assert not kept(path).exists()
+    for place in range(len(whole)):
+        kept(path).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert parsed_file.load(str(path))["limits"] == {"agent": 4, "llm/*": 8}
+
+
+def test_what_was_kept_for_another_text_is_not_used(path: Path) -> None:
+    """A whole cache from a backup, or of another home, says nothing about this file."""
+    parsed_file.load(str(path))
+    content = kept(path).read_bytes()
+    path.write_text("[limits]\nagent = 5\n")
+    parsed_file.load(str(path))
+    kept(path).write_bytes(content)
+
+    assert parsed_file.load(str(path)) == {"limits": {"agent": 5}}
+
+
+def test_a_cache_that_others_can_write_is_not_used(path: Path) -> None:
+    """Its checksum proves nothing then: anyone can make one."""
+    parsed_file.load(str(path))
+    kept(path).chmod(0o666)
+    marker = kept(path).stat().st_ino
+
+    assert parsed_file.load(str(path))["limits"] == {"agent": 4, "llm/*": 8}
+    assert kept(path).stat().st_ino != marker
+    assert kept(path).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x00" * 100, b"(\x02\x00\x00\x00"])

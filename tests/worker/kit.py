@@ -15,8 +15,8 @@ from headway.jobs.post import Post
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headway.jobs.api import Submitted
     from headway.jobs.listing import Job
+    from headway.jobs.submitted import Submitted
 
 __all__ = ["PROGRAM", "House", "is_alive", "kill", "until"]
 _PATIENCE_SECONDS = 60.0
@@ -28,10 +28,12 @@ class House:
     def __init__(self, directory: Path, settings: str = "") -> None:
         self.directory, self.home = directory, directory / "home"
         self.home.mkdir(mode=0o700)
-        (self.home / "config.toml").write_text(settings or '[jobs]\ngrace = "1s"\n')
+        usual = '[jobs]\ngrace = "1s"\nretry_delay = "0s"\n'
+        (self.home / "config.toml").write_text(settings or usual)
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")},
             "HEADWAY_HOME": str(self.home),
+            "HEADWAY_JOBS_RETRY_DELAY": "0s",
         }
         self.governor = Governor(f"sqlite:///{self.home}")
         self.jobs = self.governor.jobs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -105,7 +107,7 @@ def test_the_list_shows_what_ended_what_runs_and_what_waits(house: House) -> Non
     assert lines[0].split()[:3] == ["JOB", "STATE", "CODE"]
     assert [line.split()[1] for line in lines[1:5]] == ["failed", "running", "held", "queued"]
     assert lines[1].split()[2] == "3"
-    assert lines[5].startswith("agent: 0 free, 1 in use, 1 waiting, about ")
+    assert lines[5].startswith("agent: 0 free, 1 in use, 1 waiting, next in ~")
     assert lines[5].endswith(": full, stop delegating")
     assert house.run("jobs", "--state", "failed").stdout.count("\n") == 2
     summary = json.loads(house.run("jobs", "--summary", "--json").stdout)
@@ -288,11 +290,67 @@ def test_retry_approve_move_and_prune_say_what_they_did(house: House) -> None:
     assert does("prune") == (0, "0 jobs forgotten\n")
     house.jobs.cancel(ended)
     assert does("prune", "--older-than", "1h") == (0, "0 jobs forgotten\n")
-    assert does("prune") == (0, "1 job forgotten\n")
+    assert does("prune") == (0, "0 jobs forgotten\n")
+    assert does("prune", "--keep", "0", "--dry-run") == (
+        0,
+        f"1 job would be forgotten: {ended}\n",
+    )
+    assert does("prune", "--keep", "0") == (0, "1 job forgotten\n")
     assert does("show", str(ended)) == (
         1,
         f"headway: there is no job {ended}; see: headway jobs\n",
     )
+
+
+def test_retry_names_the_job_that_has_to_be_retried_first(house: House) -> None:
+    """A job that comes after a failed one is refused with the command that queues both."""
+    house.governor.pause("agent")
+    house.worker()
+    build = house.submit("exit 1")
+    deploy = house.submit("true", after=[build])
+    house.jobs.cancel(build)
+
+    refused = house.run("retry", str(deploy))
+    both = house.run("retry", str(build), str(deploy))
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"headway retry {build} {deploy}" in refused.stderr
+    assert (
+        both.stdout == f"job {build} queued again\njob {deploy} queued again, after job {build}\n"
+    )
+
+
+def test_a_job_that_waits_for_its_retry_says_so_everywhere(house: House) -> None:
+    """Until when, and how to run it now; and it is run then, by the worker that waits for it."""
+    house.worker("--idle-exit", "1ms")
+    job = house.submit("test $HEADWAY_JOB = 1.2", retries=1, retry_delay="1h", retry_on=[1])
+    until(lambda: house.jobs.get(job).retry_at, "the delay")
+
+    assert re.search(r"is retried in (59|60) min", house.run("why", str(job)).stdout)
+    shown = house.run("show", str(job)).stdout
+    assert re.search(r"retries    1 of 1 used, the next in (59|60) min", shown)
+    assert re.search(r"~(59|60)m", house.run("jobs").stdout)
+    assert "agent: to be retried" in house.run("queue").stdout
+    facts = json.loads(house.run("jobs", "--json").stdout)[0]
+    assert facts["blocked_by"] == {"key": None, "reason": "retry_delay"}
+    assert facts["retry_at"] == pytest.approx(facts["started_at"] + 3600, abs=60)
+
+    assert house.run("retry", str(job)).stdout == f"job {job} queued again\n"
+
+    assert house.ended(job).state == "succeeded"
+
+
+def test_a_worker_wakes_up_for_a_retry(house: House) -> None:
+    """Neither before its time nor a minute later."""
+    house.worker("--idle-exit", "1ms")
+    job = house.submit("date +%s.%N >> times; exit 1", retries=2, retry_delay="500ms")
+
+    assert house.ended(job).state == "failed"
+
+    first, second, third = map(float, (house.directory / "times").read_text().split())
+    assert second - first >= 0.5
+    assert third - second >= 1.0
+    assert third - first < 20
 
 
 def test_cancel_takes_numbers_tasks_and_ticket_ids(house: House) -> None:
@@ -385,3 +443,21 @@ def test_only_a_worker_with_a_job_is_said_to_finish_it(house: House, script: str
 
     said = f"headway: worker {worker.pid} finishes what runs; --now would end it\n"
     assert told == (said if is_long else "")
+
+
+def test_the_worker_drops_environments_that_no_retry_needs(house: House) -> None:
+    """After ``jobs.retry_within`` nothing of them is left, and a retry says so."""
+    first = house.worker()
+    job = house.submit("exit 3", environ={**os.environ, "TOKEN": "hunter2-hunter2"})
+    assert house.ended(job).state == "failed"
+    first.terminate()
+    first.wait()
+
+    house.worker(env={"HEADWAY_JOBS_RETRY_WITHIN": "1ms"})
+
+    files = list(house.home.glob("jobs.db*"))
+    until(lambda: not any(b"hunter2" in path.read_bytes() for path in files), "their end")
+    refused = house.run("retry", str(job))
+    assert refused.returncode == 1
+    assert f"job {job} cannot be retried any more" in refused.stderr
+    assert house.run("show", str(job)).returncode == 0

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.worker.kit import PROGRAM, is_alive, kill, until
 
 from headway.cli import worker
-from headway.jobs.post import Post
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.worker.kit import House
 
 # Says its pid and that of a tool in a session of its own, and stays.
@@ -227,14 +230,21 @@ def test_a_job_may_stop_the_worker(house: House) -> None:
     worker.wait()
 
 
+def _stop() -> None:
+    worker.stop.callback(now=False)  # type: ignore[misc]
+
+
 def test_stopping_a_worker_that_has_not_said_its_name_yet_ends_nobody_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Between its lock and its first words there is no pid to send a signal to."""
-    looks = iter([(0, 0.0), None])
-    monkeypatch.setattr(Post, "holder", lambda _: next(looks))
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path))
     monkeypatch.setattr(os, "kill", lambda pid, _: pytest.fail(f"told {pid}"))
-
-    worker.stop.callback(now=False)  # type: ignore[misc]
+    with ThreadPoolExecutor(1) as pool:
+        with (tmp_path / "worker.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            stopping = pool.submit(_stop)
+            assert wait({stopping}, timeout=0.1).not_done
+        stopping.result(60)
 
     assert capsys.readouterr().out == "No worker runs.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from headway.jobs.bell import Bells
@@ -33,6 +34,38 @@ def test_who_looks_for_a_worker_keeps_none_from_starting(
         assert post.take()
     assert not Post(str(tmp_path)).take()
     post.leave()
+
+
+def test_a_holder_without_its_first_words_is_waited_for(tmp_path: Path) -> None:
+    """Its pid is never told as 0, which stands for a whole group of processes."""
+    path = tmp_path / "worker.lock"
+    with path.open("wb", buffering=0) as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        looking = pool.submit(Post(str(tmp_path)).holder)
+        assert wait({looking}, timeout=0.1).not_done
+
+        lock.write(b"123 456.789 here\n")
+
+        assert looking.result(60) == (123, 456.789)
+        assert Post(str(tmp_path)).note() == "here"
+    assert Post(str(tmp_path)).holder() is None
+
+
+def test_a_post_whose_file_was_deleted_or_replaced_is_not_held(tmp_path: Path) -> None:
+    """Its lock keeps nobody out any more."""
+    post, other = Post(str(tmp_path)), Post(str(tmp_path))
+    assert post.take()
+    assert post.is_held()
+    (tmp_path / "worker.lock").unlink()
+    assert not post.is_held()
+
+    assert other.take()
+
+    assert not post.is_held()
+    assert other.is_held()
+    for one in (post, other):
+        one.leave()
+        assert not one.is_held()
 
 
 def test_a_bell_may_be_rung_while_it_is_made(

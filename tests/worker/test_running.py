@@ -69,17 +69,21 @@ def test_what_a_job_starts_goes_ahead_on_its_slot(house: House) -> None:
 
 
 def test_a_program_that_is_missing_is_a_failure_with_a_reason(house: House) -> None:
-    """It has the code that a shell would give."""
+    """It was there when the job was kept; the job has the code that a shell would give."""
+    gone, script = house.directory / "gone-program", house.directory / "script"
+    for program in (gone, script):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    first, second = house.keep(["./gone-program"]).id, house.keep([str(script)]).id
+    gone.unlink()
+    script.chmod(0o644)
     house.worker()
-    script = house.directory / "script"
-    script.write_text("not executable")
 
-    missing = house.ended(house.keep(["no-such-program"]).id)
-    denied = house.ended(house.keep([str(script)]).id)
+    missing, denied = house.ended(first), house.ended(second)
     nowhere = house.ended(house.submit("true", directory=str(house.directory / "gone")))
 
     assert (missing.state, missing.exit_code) == ("failed", 127)
-    assert missing.end_reason == "no-such-program: no such program"
+    assert missing.end_reason == "./gone-program: no such program"
     assert (denied.state, denied.exit_code) == ("failed", 126)
     assert "gone: No such file or directory" in (nowhere.end_reason or "")
 

@@ -15,6 +15,8 @@ from tests.worker.kit import until
 
 from headway.jobs import messenger
 from headway.jobs.post import Post
+from headway.jobs.receivers import Receiver
+from headway.jobs.states import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +107,22 @@ def test_a_local_command_is_told_too(house: House) -> None:
     assert (facts["event"], facts["job"]["id"]) == ("finished", job)
 
 
+def test_labels_reach_people_as_one_line_of_text(house: House) -> None:
+    """Whatever a task or a command is called, a notification has no control characters."""
+    (house.home / "config.toml").write_text(
+        f'[jobs]\nnotify_on = ["finished"]\n'
+        f"notify_command = 'cd {house.directory}; echo \"$2\" > body'\n"
+    )
+    house.worker()
+    house.submit("true # \x1b]0;PWNED\x07", task="a\x1b[2J\u202eb\nheadway: all is well")
+
+    body = house.file("body")
+
+    assert "PWNED" in body
+    assert "a?[2J?b headway: all is well" in body
+    assert all(line.isprintable() for line in body.split("\n"))
+
+
 def test_whom_nobody_can_reach_delays_nothing(house: House, phone: Phone) -> None:
     """Jobs go on, other messages arrive, and the address with its secret is not printed."""
     with socket.socket() as closed:
@@ -118,7 +136,9 @@ def test_whom_nobody_can_reach_delays_nothing(house: House, phone: Phone) -> Non
         until(lambda: len(phone.messages) == 2, "both messages")
         assert worker.stderr is not None
         line = worker.stderr.readline()
-    assert line == "headway: a notification through json was not sent: it was refused\n"
+    told = f"job {first}: the notification of 'finished' was not sent: json: it was refused"
+    assert told in line
+    assert "secret" not in line
     until(lambda: not house.jobs.board.news.unsent(), "the end of it")
 
 
@@ -173,9 +193,8 @@ def test_what_happens_while_the_messenger_leaves_is_told_by_it(
     parents = itertools.count()  # after the first turn, its worker seems to have gone
     leave = Post.leave
 
-    def notify(_url: str, title: str, _body: str) -> bool:
+    def send(_receiver: Receiver, title: str, *_: object) -> None:
         told.append(title)
-        return True
 
     def leave_late(post: Post) -> None:
         if not told:
@@ -184,10 +203,108 @@ def test_what_happens_while_the_messenger_leaves_is_told_by_it(
         leave(post)
 
     monkeypatch.setattr(messenger, "_LINGER_SECONDS", 0.0)
-    monkeypatch.setattr(messenger, "_notify", notify)
+    monkeypatch.setattr(Receiver, "send", send)
     monkeypatch.setattr(os, "getppid", lambda: next(parents))
     monkeypatch.setattr(Post, "leave", leave_late)
 
     messenger.main([str(house.home)])
 
     assert told == ["headway: job 1 cancelled"]
+
+
+def closed_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port: int = closed.getsockname()[1]
+        return port
+
+
+def test_what_could_not_be_sent_is_shown_until_a_test_gets_through(
+    house: House, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In show and doctor, without the address; a test to all of the settings clears that."""
+    nobody = f"json://user:secret@127.0.0.1:{closed_port()}/"
+    monkeypatch.setattr(messenger, "_PAUSE_SECONDS", 0.0)
+    job = house.submit("true", notify=[nobody, phone.url], notify_on=["cancelled"])
+    house.jobs.cancel(job)
+    monkeypatch.setattr(messenger, "_LINGER_SECONDS", 1.5)
+    messenger.main([str(house.home)])
+
+    shown = house.run("show", str(job))
+    assert "  not told   cancelled, " in shown.stdout
+    facts = json.loads(house.run("show", str(job), "--json").stdout)["unsent_notifications"]
+    assert [one["event"] for one in facts] == ["cancelled"]
+    assert facts[0]["problem"] == "json: it was refused, or nobody answered"
+    told = house.run("doctor").stdout
+    assert f"1 notification could not be sent, the last one of job {job} (cancelled)" in told
+    assert "secret" not in told + shown.stdout
+    assert phone.titles() == [f"headway: job {job} cancelled"]
+    assert not house.jobs.board.news.unsent()
+
+    (house.home / "config.toml").write_text(f'[jobs]\nnotify = ["{nobody}", "{phone.url}"]\n')
+    tried = house.run("notify", "test")
+    wanted = "json: not sent: it was refused, or nobody answered\njson: sent\n"
+    assert (tried.returncode, tried.stdout) == (1, wanted)
+    assert "could not be sent" in house.run("doctor").stdout
+    command = 'notify_command = "echo http://x > $HEADWAY_HOME/called"'
+    (house.home / "config.toml").write_text(f'[jobs]\nnotify = ["{phone.url}"]\n{command}\n')
+    tried = house.run("notify", "test")
+    assert (tried.returncode, tried.stdout) == (0, "json: sent\nnotify_command: sent\n")
+    assert (house.home / "called").exists()
+    assert phone.titles()[-1] == "headway: this is a test"
+    assert "could not be sent" not in house.run("doctor").stdout
+
+
+@pytest.mark.parametrize("url", ["tgram://", "nosuch://hunter2", "mailto://hunter2"])
+def test_an_address_that_apprise_cannot_use_is_refused(house: House, url: str) -> None:
+    """By submit, config check and notify test, before anything is kept, and not printed."""
+    kind = url.partition("://")[0]
+    for words, code in (
+        (["submit", "--notify", url, "--", "true"], 64),
+        (["notify", "test", url], 64),
+    ):
+        refused = house.run(*words)
+        assert refused.returncode == code
+        assert f"an address of the kind {kind}:// that apprise cannot use" in refused.stderr
+        assert "hunter2" not in refused.stderr
+    assert not house.jobs.all()
+    (house.home / "config.toml").write_text(f'[jobs]\nnotify = ["{url}"]\n')
+    refused = house.run("config", "check")
+    assert refused.returncode == 78
+    assert f"jobs.notify has an address of the kind {kind}://" in refused.stderr
+    assert "hunter2" not in refused.stderr
+
+
+def test_nobody_to_be_told_is_said(house: House) -> None:
+    """With the ways to name somebody."""
+    tried = house.run("notify", "test")
+
+    assert tried.returncode == 1
+    assert "jobs.notify or jobs.notify_command" in tried.stderr
+
+
+def test_a_message_says_what_was_when_it_happened(
+    house: House, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job may have gone on since: its text fits its title."""
+    events = ["queued", "started", "failed", "cancelled"]
+    job = house.submit("exit 3", notify=[phone.url], notify_on=events)
+    board = house.jobs.board
+    beginning = board.begin(job, holder="h", lease="h-1")
+    assert beginning is not None
+    board.end(job, 1, Ending("failed", "exit code 3", exit_code=3), holder="h")
+    board.retry(job)
+    house.jobs.cancel(job, "not needed")
+
+    monkeypatch.setattr(messenger, "_LINGER_SECONDS", 1.5)
+    messenger.main([str(house.home)])
+
+    bodies = [message["message"] for message in phone.messages]
+    assert bodies == [
+        "sh -c 'exit 3': queued\nposition 1",
+        "sh -c 'exit 3': started",
+        "sh -c 'exit 3': failed\nexit code 3",
+        "sh -c 'exit 3': queued",
+        "sh -c 'exit 3': cancelled\nnot needed",
+    ]

@@ -240,8 +240,12 @@ def test_a_slot_that_is_lost_when_the_attempt_has_begun_does_not_end_it(house: H
 
 def test_names_that_are_no_text_do_no_harm(house: House) -> None:
     """A program of such a name may be missing, as any other."""
-    house.worker()
+    program = house.directory / "\udcff"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
     job = house.keep(["./\udcff", "\udcfe"]).id
+    program.unlink()
+    house.worker()
 
     ended = house.ended(job)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headway import errors
+from headway import errors, journal, plain_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
     words = list(sys.argv[1:] if args is None else args)
     _replace_closed_streams()
+    journal.prepare = speak
     if words[:1] == ["run"] and not _asks_for_help(words):
         from headway.cli.run import run  # noqa: PLC0415
 
@@ -57,6 +58,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     from headway.cli.app import start  # noqa: PLC0415
 
     sys.exit(guarded(lambda: start(words)))
+
+
+def speak() -> None:
+    """Have what Headway logs said as its other messages are: not as words of a command."""
+    from headway.cli import opening, output  # noqa: PLC0415 - loaded when there is something
+
+    opening.say_warnings(output.talk)
 
 
 def _replace_closed_streams() -> None:
@@ -106,7 +114,7 @@ def _lack_of_files(error: Exception) -> str:
 
 def _say(message: str) -> None:
     try:
-        sys.stderr.write(f"headway: {message}\n")
+        sys.stderr.write(f"headway: {plain_text.lines(errors.shortened(message))}\n")
         sys.stderr.flush()
     except OSError:  # nobody to tell; the exit code says it as well
         pass

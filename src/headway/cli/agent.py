@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -111,7 +110,8 @@ def command(
 
     It waits for a slot on agent/PROGRAM as everything else in the home does, runs the
     program without its terminal, and prints its answer; what happens meanwhile is told on
-    stderr. A PROMPT of - is read from the standard input. It is a success only if the
+    stderr. A PROMPT of - is read from the standard input. On a terminal only the text and
+    the colours of an answer are printed; a pipe gets all of it. It is a success only if the
     program itself said that it was done. Whatever it started ends with it.
 
     \b
@@ -132,7 +132,7 @@ def command(
         if sys.stdin is None:
             raise Failure("there is no standard input to read the prompt from", USAGE)
         prompt = sys.stdin.read()
-    with opening.governor() as governor:
+    with opening.governor(may_be_off=True) as governor:
         harness = _harness(program, governor, model, arguments, auto_approve=auto_approve)
         listener = _listener(as_json=as_json, quiet=quiet)
         ending = _Ending()
@@ -209,7 +209,7 @@ async def _execute(
 
 def _listener(*, as_json: bool, quiet: bool) -> Callable[[AgentEvent], None]:
     if as_json:
-        return lambda event: output.data(json.dumps(event.as_dict(), ensure_ascii=False))
+        return lambda event: output.data(output.json_text(event.as_dict()))
     if quiet:
         return lambda _: None
     from headway.cli.agent_view import View  # noqa: PLC0415
@@ -220,7 +220,7 @@ def _listener(*, as_json: bool, quiet: bool) -> Callable[[AgentEvent], None]:
 def _show(result: Result, *, quiet: bool) -> None:
     """The answer, or what there is of it; and if it is none, why."""
     if result.text:
-        output.data(result.text)
+        output.answer(result.text)
     if quiet and not result.ok:
         output.talk(f"{result.status}: {output.clean(result.reason or 'no reason known')}")
 

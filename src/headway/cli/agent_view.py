@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli import output
 from headway.harness import events
+from headway.views import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +66,8 @@ class View:
     def _queued(event: events.Queued) -> None:
         about = event.estimated_wait_seconds
         wait = "" if about is None else f", about {output.length(about)}"
-        output.talk(
-            f"waiting for {event.key}, which is {event.reason}: place {event.position}{wait}"
-        )
+        reason = in_words(event.reason)
+        output.talk(f"waiting for {event.key}, which is {reason}: place {event.position}{wait}")
 
     @staticmethod
     def _started(event: events.Started) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,15 @@ def slots(context: click.Context, _: click.Parameter, value: str | None) -> int 
     """A number of slots, or the word for no limit."""
     if value is not None and value.startswith("--"):
         raise click.NoSuchOption(value, possibilities=["--requests-per-minute"], ctx=context)
-    return _amount(value, "is not a limit; give a whole number of slots")
+    try:
+        return _amount(value, "is not a limit; give a whole number of slots")
+    except click.BadParameter as error:
+        if value == "0":  # what people write who want nothing to start
+            key = shlex.quote(str(context.params.get("key")))
+            raise click.BadParameter(
+                f"{error.message}. To stop admission: headway pause {key}"
+            ) from None
+        raise
 
 
 def budget(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
@@ -71,16 +80,17 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(error)) from error
 
 
-# What SQLite can count to.
-JOB = click.IntRange(1, 2**62)
-
-
 def jobs(command: F) -> F:
-    """Let a command take the ids of one or more jobs."""
+    """Let a command take one or more jobs: their numbers, or the names of their tasks."""
     argument = click.argument(
-        "jobs", metavar="ID...", nargs=-1, required=True, type=JOB, shell_complete=completing.jobs
+        "names", metavar="ID...", nargs=-1, required=True, shell_complete=completing.jobs
     )
     return argument(command)
+
+
+def job(command: F) -> F:
+    """Let a command take one job: its number, or the name of its task."""
+    return click.argument("name", metavar="ID", shell_complete=completing.jobs)(command)
 
 
 def json_option(command: F) -> F:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.cli import output, pacing
-from headway.cli.rows import elsewhere
+from headway.cli.rows import command_cell, elsewhere, estimate
 from headway.cli.watching import label
 from headway.limits import UNLIMITED
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from headway.views import LeaseView, LimitView, Snapshot, WaitingView
 
 BAR_COLUMNS = 24
+# In a narrower window, columns that are not needed most are left out.
+_NARROW_COLUMNS = 60
 _USED, _RESERVED, _FREE = ("━", "green"), ("╍", "yellow"), ("─", "bright_black")
 # Each slot is a piece of its own as long as a piece can be told from a gap.
 _SMALLEST_PIECE = 2
@@ -131,6 +133,8 @@ class Column:
     width: int | None = None
     ratio: int | None = None
     justify: Literal["left", "right"] = "left"
+    # Left out where the window is narrow.
+    is_extra: bool = False
 
 
 class Fitted:
@@ -158,6 +162,12 @@ class Section:
     def wanted(self) -> int:
         """The rows that would show it all."""
         return max(1, len(self.rows))
+
+    def narrow(self) -> None:
+        """Leave out what a narrow window has no room for."""
+        kept = [place for place, column in enumerate(self.columns) if not column.is_extra]
+        self.columns = [self.columns[place] for place in kept]
+        self.rows = [[row[place] for place in kept] for row in self.rows]
 
     def draw(self) -> RenderableType:
         """The heading and the rows that fit."""
@@ -198,7 +208,7 @@ def keys_section(look: Look) -> Section:
     return Section(
         (
             Column("KEYS", ratio=3),
-            Column("SLOTS", width=BAR_COLUMNS),
+            Column("SLOTS", width=BAR_COLUMNS, is_extra=True),
             Column("USED", width=7, justify="right"),
             Column("", ratio=3),
         ),
@@ -207,35 +217,37 @@ def keys_section(look: Look) -> Section:
     )
 
 
-def running_section(look: Look) -> Section:
+def running_section(look: Look, chosen: str | None = None) -> Section:
     """Who runs, longest first."""
     leases = look.snapshot.leases
     return Section(
         (
             Column(f"RUNNING {len(leases)}", ratio=4),
-            Column("ON", ratio=4),
+            Column("ON", ratio=4, is_extra=True),
             Column("FOR", width=6, justify="right"),
-            Column("PID", width=7, justify="right"),
+            Column("PID", width=7, justify="right", is_extra=True),
             Column("COMMAND", ratio=5),
         ),
-        [_lease_row(lease) for lease in leases],
+        [_lease_row(lease, chosen) for lease in leases],
         "nothing runs",
+        chosen=next((at for at, lease in enumerate(leases) if lease.id == chosen), None),
     )
 
 
-def _lease_row(lease: LeaseView) -> tuple[RenderableType, ...]:
+def _lease_row(lease: LeaseView, chosen: str | None) -> tuple[RenderableType, ...]:
     keys = output.joined(lease.keys) + (f" x{lease.weight}" if lease.weight > 1 else "")
     return (
-        Fitted(label(lease), shorten_middle),
+        Fitted(f"{'▸' if lease.id == chosen else ''}{label(lease)}", shorten_middle),
         Fitted(keys, output.shorten_keys),
         Text(output.brief_age(lease.since)),
         Text(str(lease.holder.pid or "?"), _QUIET),
-        Text(elsewhere(lease.holder, "{}: ") + _command(lease.holder.command), _QUIET),
+        Text(elsewhere(lease.holder, "{}: ") + _command(command_cell(lease)), _QUIET),
     )
 
 
 def _command(command: str) -> str:
-    program, space, arguments = output.clean(command).partition(" ")
+    """The command, its program without the directory."""
+    program, space, arguments = command.partition(" ")
     return program.rpartition("/")[2] + space + arguments
 
 
@@ -247,8 +259,8 @@ def waiting_section(look: Look, chosen: str | None = None) -> Section:
         (
             Column(f"WAITING {len(waiting)}", ratio=4),
             Column("BLOCKED BY", ratio=4),
-            Column("FOR", width=6, justify="right"),
-            Column("ABOUT", width=7, justify="right"),
+            Column("FOR", width=6, justify="right", is_extra=True),
+            Column("ABOUT", width=9, justify="right"),
         ),
         [_waiting_row(ticket, digits, chosen) for ticket in waiting],
         "nobody waits",
@@ -259,23 +271,25 @@ def waiting_section(look: Look, chosen: str | None = None) -> Section:
 def _waiting_row(
     ticket: WaitingView, digits: int, chosen: str | None
 ) -> tuple[RenderableType, ...]:
-    about = ticket.estimated_wait_seconds
-    blocked = f"{ticket.blocked_by.key} is {ticket.blocked_by.in_words}"
-    if ticket.blocked_by.reason in ("after", "no_worker", "starting"):
-        blocked = ticket.blocked_by.in_words
+    about = "" if ticket.estimated_wait_seconds is None else estimate(ticket)
     mark = "▸" if ticket.id == chosen else " "
     return (
         Fitted(f"{mark}{ticket.position:>{digits}}  {label(ticket)}", shorten_middle),
-        Fitted(blocked, output.shorten_keys, "yellow"),
+        Fitted(ticket.blocked_by.sentence, output.shorten_keys, "yellow"),
         Text(output.brief_age(ticket.since)),
-        Text("" if about is None else f"~{output.brief_length(about)}"),
+        Text(about),
     )
 
 
 def events_section(events: Sequence[Happening]) -> Section:
     """What happened, the newest last."""
     return Section(
-        (Column("EVENTS", width=8), Column("", width=9), Column("", ratio=2), Column("", ratio=4)),
+        (
+            Column("EVENTS", width=8),
+            Column("", width=9),
+            Column("", ratio=2),
+            Column("", ratio=4, is_extra=True),
+        ),
         [_event_row(event) for event in events],
         "nothing happened since you look",
         newest_last=True,
@@ -326,10 +340,13 @@ def page(
     """The whole picture; with ``rows`` it is made to fit just these."""
     sections = [
         keys_section(look),
-        running_section(look),
+        running_section(look, chosen),
         waiting_section(look, chosen),
         events_section(look.events),
     ]
+    if columns < _NARROW_COLUMNS:
+        for section in sections:
+            section.narrow()
     lines: list[RenderableType] = [headline(title, look, columns)]
     if look.trouble:
         lines.append(Text(look.trouble, "bold red", no_wrap=True, overflow="ellipsis"))

@@ -1,4 +1,4 @@
-"""``headway cancel``: ends jobs and waiting tickets."""
+"""``headway cancel``: ends jobs, waiting tickets, and commands of ``headway run``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import NOT_THERE, Failure, completing, opening, output, picture
-from headway.cli.finding import called, find
+from headway.cli import (
+    NOT_THERE,
+    Failure,
+    completing,
+    ending_runs,
+    job_names,
+    opening,
+    output,
+    picture,
+)
+from headway.cli.finding import called, find, is_there
+from headway.jobs.states import UNFINISHED
 
 if TYPE_CHECKING:
     from headway.governor import Governor
@@ -15,16 +25,17 @@ if TYPE_CHECKING:
 
 @click.command("cancel")
 @click.argument(
-    "names", metavar="ID...", nargs=-1, required=True, shell_complete=completing.tickets
+    "names", metavar="ID...", nargs=-1, required=True, shell_complete=completing.everyone
 )
 def command(names: tuple[str, ...]) -> int:
-    """End jobs, and tickets that wait.
+    """End jobs, tickets that wait, and commands of `headway run`.
 
     ID is a job's number, a ticket's id, the beginning of one, or a task's name. Everyone
     behind moves up. A job that runs gets SIGTERM, all its processes do, and those left
     after a grace period (jobs.grace) are killed. Who waited is told, and `headway run`
-    ends with code 125. What runs and is no job is left alone: see `headway release`. The
-    exit code is 1 if one of them could not be cancelled.
+    ends with code 125. A command that runs under `headway run` on this machine gets SIGTERM
+    and decides itself what to do. Programs that ask for slots themselves are left alone: see
+    `headway release`. The exit code is 1 if one of them could not be cancelled.
 
     \b
     Example:
@@ -47,10 +58,17 @@ def _cancel(governor: Governor, name: str) -> str:
 
     if name.isascii() and name.isdecimal():
         return _cancel_job(governor, int(name))
-    found = find(picture.snapshot(governor), name)
-    job = picture.job_behind(found)
+    snapshot = picture.snapshot(governor)
+    if not is_there(snapshot, name):  # a held job has no ticket
+        held = job_names.look_up(governor, name, among=UNFINISHED)
+        if held is not None:
+            return _cancel_job(governor, held)
+    found = find(snapshot, name)
+    job = picture.job_behind(governor, found)
     if job is not None:
         return _cancel_job(governor, job)
+    if ending_runs.is_run(found) and (found.stopped or not isinstance(found, WaitingView)):
+        return ending_runs.end(found)
     if not isinstance(found, WaitingView):
         raise Failure(
             f"{called(found)} runs, so there is no wait to cancel;"

@@ -15,16 +15,18 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headway import __version__, config, limits, releases, setting_table, spelling
-from headway.cli import in_use, output
+from headway.cli import deadlock_checkup, in_use, output
 from headway.cli.config import shown
-from headway.cli.diagnosis import Finding, processes
+from headway.cli.diagnosis import Finding, processes, wrong_counts
 from headway.cli.finding import called
 from headway.cli.place import Place
 from headway.errors import ConfigError, HeadwayError, StoreUnavailable
-from headway.stores.database import Damaged, Database
-from headway.stores.guard import Guard
+from headway.stores.database import INNOCENT, Database, suspicion
+from headway.stores.guard import PAGE_BYTES, Guard
 from headway.stores.liveness import Live
-from headway.stores.sqlrows import read_terms
+from headway.stores.reader import read_census
+from headway.stores.sqlrepair import examine
+from headway.stores.sqlrows import read_terms, state_from
 from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from headway.config import Settings
     from headway.limits import Terms
+    from headway.stores.reader import Look
 
 _PATIENCE_SECONDS = 1.0
 _NAMED = 5
@@ -59,6 +62,7 @@ class Checkup:
             ("store", self._store),
             ("holders", self._holders),
             ("releases", self._releases),
+            ("jobs", self._jobs),
             ("gateway", self._gateway),
         ):
             try:
@@ -122,8 +126,12 @@ class Checkup:
 
         try:
             yield from server_checkup.findings(self._settings)
-            running, finding = server_checkup.books(self._settings)
-            yield finding
+            unreadable = server_checkup.unreadable(self._settings)
+            if unreadable is not None:
+                yield unreadable
+                return
+            running, found = server_checkup.books(self._settings)
+            yield from found
             yield from self._inside(running)
         except (ConfigError, StoreUnavailable) as error:
             fix = "see that it runs and can be reached, or unset store.url to use the home alone"
@@ -131,6 +139,11 @@ class Checkup:
         except ModuleNotFoundError as error:
             fix = "pip install 'headway[redis]'"
             yield Finding("problem", "server", f"store.url needs {error.name}", fix)
+
+    def _jobs(self) -> Iterator[Finding]:
+        from headway.cli import jobs_checkup  # noqa: PLC0415 - many have no jobs
+
+        yield from jobs_checkup.findings(self._home)
 
     def _gateway(self) -> Iterator[Finding]:
         if self._settings is not None:
@@ -152,12 +165,11 @@ class Checkup:
             if self._lease_id():
                 yield self._lost_lease("there is no store in this home")
             return
-        try:
-            guard = Guard(lock, timeout_seconds=_PATIENCE_SECONDS)
-        except StoreUnavailable as error:
-            fix = f"when nothing runs: rm {shlex.quote(lock)}"
-            yield Finding("problem", "store", f"slots.lock: {error.reason}", fix)
+        if os.path.isfile(lock) and os.stat(lock).st_size < PAGE_BYTES:
+            fix = "nothing to do: the next command makes it whole, and slots.db anew"
+            yield Finding("warning", "store", "slots.lock was cut short", fix)
             return
+        guard = Guard(lock, timeout_seconds=_PATIENCE_SECONDS)
         try:
             inside = _who_is_inside(guard)
             if inside:
@@ -182,13 +194,14 @@ class Checkup:
             yield from self._books(database)
         except StoreUnavailable as error:
             yield _unusable(path, error.reason)
-        except (Damaged, sqlite3.Error) as error:
-            meaning = error if isinstance(error, Damaged) else database.translate(error)
-            if not isinstance(meaning, Damaged):
+        except Exception as error:
+            if suspicion(error) != INNOCENT:
+                fix = "nothing to do: the next command sets it aside and makes a new one"
+                yield Finding("warning", "store", f"slots.db cannot be used: {error}", fix)
+            elif isinstance(error, sqlite3.Error):
                 yield _unusable(path, str(error))
-                return
-            fix = "nothing to do: the next command sets it aside and makes a new one"
-            yield Finding("warning", "store", f"slots.db cannot be used: {meaning}", fix)
+            else:
+                raise
         finally:
             database.let_go()
 
@@ -200,6 +213,7 @@ class Checkup:
         )
         text = f"slots.db is good, {output.count(len(running), 'lease')}, {len(waiting)} waiting"
         yield Finding("ok", "store", text)
+        yield from wrong_counts(examine(database.connection))
         dead = [ticket for ticket in (*running, *waiting) if not self._is_alive(ticket)]
         if dead:
             named = ", ".join(dead[:_NAMED]) + (" …" if len(dead) > _NAMED else "")
@@ -210,6 +224,17 @@ class Checkup:
         patterns = {line.pattern for line in in_force.lines}
         yield from self._doubts(patterns, in_use.look_up(look))
         yield from self._inside(running)
+        yield from self._deadlocks(lambda *query: look(*query).fetchall())
+
+    def _deadlocks(self, look: Look) -> Iterator[Finding]:
+        live = Live(os.path.join(self._home, "live"))
+        look("begin")  # all of it at one instant
+        try:
+            census = read_census(look, lambda row: state_from(row, look), live.describe)
+        finally:
+            look("rollback")
+            live.close()
+        yield from deadlock_checkup.findings(census)
 
     def _inside(self, running: Sequence[str]) -> Iterator[Finding]:
         inside = [lease for lease in self._lease_id().split() if lease in running]

@@ -54,7 +54,7 @@ def tasks(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 
 
 def jobs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of jobs, the newest first."""
+    """Ids and tasks of jobs."""
     return _fitting(incomplete, _look(_jobs))
 
 
@@ -77,7 +77,20 @@ def everyone(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
 
 
 def _keys(governor: Governor) -> Offers:
-    return {limit.key: f"{limit.used}/{limit.limit}" for limit in governor.snapshot().limits}
+    """Every key that was ever asked for is known; what was misspelled once is not offered."""
+    from headway import limits as terms  # noqa: PLC0415
+    from headway.cli import pacing  # noqa: PLC0415
+
+    written = {terms.DEFAULT.pattern, *(line.pattern for line in governor.lines())}
+    return {
+        limit.key: f"{limit.used}/{limit.limit}"
+        for limit in governor.snapshot().limits
+        if limit.key in written
+        or limit.used
+        or limit.waiting
+        or limit.paused
+        or pacing.is_cooling(limit)
+    }
 
 
 def _limits(governor: Governor) -> Offers:
@@ -141,5 +154,6 @@ def _fitting(incomplete: str, offers: Offers) -> list[CompletionItem]:
 
 
 def _jobs(governor: Governor) -> Offers:
-    newest = governor.jobs.all(limit=_MANY_JOBS)[::-1]
-    return {str(job.id): f"{job.state} {job.task or job.command[0]}" for job in newest}
+    jobs = governor.jobs.all(limit=_MANY_JOBS)
+    tasks = {job.task: f"job {job.id} {job.state}" for job in jobs if job.task}
+    return {str(job.id): f"{job.state} {job.task or job.command[0]}" for job in jobs} | tasks

@@ -9,6 +9,7 @@ import click
 
 from headway import config, limits, setting_table, spelling
 from headway.cli import arguments, in_use, output
+from headway.errors import ConfigError
 from headway.watchdogs import Chosen
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def check() -> None:
     if not os.path.exists(_path()):
         output.data(f"{_path()}: not there, so the defaults count")
         return
+    _check_receivers(settings)
     patterns = [line.pattern for line in settings.lines]
     for doubt in [
         *spelling.doubts(patterns, in_use.peek(settings.home), known=patterns),
@@ -65,6 +67,17 @@ def check() -> None:
         output.talk(f"warning: {output.clean(doubt)}")
     lines = output.count(len(settings.lines), "limit")
     output.data(f"{_path()}: good, {lines}, {len(settings.paused)} paused")
+
+
+def _check_receivers(settings: Settings) -> None:
+    """Refuse addresses of notifications that nothing can be sent to."""
+    if settings.notify:
+        from headway.jobs import receivers  # noqa: PLC0415 - few have one, and it loads apprise
+
+        problems = [receivers.problem_with(url) for url in settings.notify]
+        wrong = [f"jobs.notify {problem}" for problem in problems if problem is not None]
+        if wrong:
+            raise ConfigError(*wrong)
 
 
 @command.command("show")
@@ -88,9 +101,14 @@ def show(*, as_json: bool) -> None:
         return
     output.table(
         ("SETTING", "VALUE", "SOURCE"),
-        [(name, shown(value), source) for name, value, source in rows],
+        [(name, shown(value), _brief(source)) for name, value, source in rows],
         folded=("VALUE", "SOURCE"),
     )
+
+
+def _brief(source: str) -> str:
+    """The name of the file without its directory, which the first line has."""
+    return config.FILE_NAME if source == _path() else source
 
 
 def _rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:

@@ -22,10 +22,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FRAME_SECONDS = 0.08
 _FAST = 0.12
 _NEXT = (
-    ('headway run -- opencode run "fix issue 16"', "wait for a slot, run, give it back"),
-    ('headway submit -- opencode run "fix issue 16"', "the same, kept until it is its turn"),
-    ("headway top", "see who runs and who waits, live"),
-    ("headway limits set agent 4", "change a limit while all goes on"),
+    ('headway run -- opencode run "fix issue 16"', "run it when a slot is free"),
+    ('headway submit -- opencode run "fix issue 16"', "queue it in the background"),
+    ("headway top", "see what runs and waits"),
+    ("headway limits set agent 4", "change a limit, live"),
 )
 
 

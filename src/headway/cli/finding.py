@@ -39,6 +39,11 @@ def matching(among: Sequence[One], name: str) -> list[One]:
     )
 
 
+def is_there(snapshot: Snapshot, name: str) -> bool:
+    """Whether a ticket or lease has that name now."""
+    return bool(matching(snapshot.waiting, name) or matching(snapshot.leases, name))
+
+
 def called(one: Found) -> str:
     """The id, and the task if it has one: ``abcdef-1 (issue-16)``."""
     return f"{one.id} ({output.clean(one.task)})" if one.task else one.id

@@ -16,6 +16,8 @@ import click
 from headway import config
 from headway.cli import UNAVAILABLE, Failure, opening, output
 from headway.cli.arguments import duration
+from headway.cli.gateway_checkup import OPEN_TO_LOCAL_USERS, is_open_to_local_users
+from headway.cli.gateway_service import Service
 from headway.gateway.reasons import reason_of
 from headway.gateway.tools import NAMES, PLACES, address, line_for
 
@@ -47,9 +49,20 @@ _LOOK_SECONDS = 0.5
     callback=duration,
     help="How long to let answers end when it is stopped; 10m if nothing is said.",
 )
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Run in the background and write to logs/gateway.log in the home.",
+)
 @click.pass_context
 def command(
-    context: click.Context, *, port: int | None, host: str, log: str, drain: float | None
+    context: click.Context,
+    *,
+    port: int | None,
+    host: str,
+    log: str,
+    drain: float | None,
+    detach: bool,
 ) -> int | None:
     """Put tools that cannot be changed under the limits.
 
@@ -62,15 +75,22 @@ def command(
       headway gateway
       eval "$(headway gateway env claude --task issue-16)"
       claude -p "fix issue 16"
+      headway gateway --detach
+      headway gateway stop
     """
     if context.invoked_subcommand is not None:
         return None
     _require()
     _resolve(host)
+    if detach:
+        options = ["--host", host, "--log", log]
+        options += [] if port is None else ["--port", str(port)]
+        options += [] if drain is None else ["--drain", f"{drain:g}"]
+        return Service(config.load().home).start(options)
     from headway.gateway.server import Gateway  # noqa: PLC0415
 
     settings = config.load()
-    with opening.governor() as governor:
+    with opening.governor(may_be_off=True) as governor:
         sys.argv = ["headway", "gateway"]
         gateway = Gateway(governor, settings, os.environ, host=host, log=_writing(log))
         patience = _DRAIN_SECONDS if drain is None else drain
@@ -96,13 +116,17 @@ def _resolve(host: str) -> None:
 
 
 def _writing(log: str) -> Callable[[Noted], None] | None:
-    from headway.gateway.access_log import FORMATS  # noqa: PLC0415
+    from headway.gateway.access_log import FORMATS, HEADER  # noqa: PLC0415
 
     if log not in FORMATS:
         return None
 
+    header = [HEADER] if log == "text" else []
+
     def write(noted: Noted) -> None:
         try:
+            while header:
+                output.data(header.pop())
             output.data(FORMATS[log](noted))
         except Failure as failure:  # the gateway goes on without a log
             raise OSError(failure.message) from None
@@ -122,6 +146,7 @@ async def _serve(
             UNAVAILABLE,
         ) from None
     _introduce(settings, host, bound)
+    Service(settings.home).announce(address(_name_of(host), bound))
     await _until_stopped(gateway, patience)
     return 0
 
@@ -150,7 +175,7 @@ async def _until_stopped(gateway: Gateway, patience: float) -> None:
 
 
 def _introduce(settings: Settings, host: str, port: int) -> None:
-    name = socket.gethostname() if _is_every_address(host) else host
+    name = _name_of(host)
     # The token itself is for nobody's screen.
     token = None if settings.gateway_token is None else "TOKEN"
     base = address(name, port, token)
@@ -161,12 +186,19 @@ def _introduce(settings: Settings, host: str, port: int) -> None:
         where = f", {PLACES[tool]}" if tool in PLACES else ""
         output.talk(f"for {tool}{where}:")
         output.draw(f"    {line_for(tool, base)}\n")
+    if is_open_to_local_users(settings):
+        output.talk(OPEN_TO_LOCAL_USERS)
     for upstream, url in settings.gateway_upstreams.items():
         output.talk(f"for {upstream}, which is {url}: {base}/{upstream}")
     is_usual = name == _HOST and port == settings.gateway_port
     where = "" if is_usual else f" --host {name} --port {port}"
     what = "for scripts" if token is None else "for scripts, with the token"
     output.talk(f"{what}: headway gateway env TOOL{where}")
+
+
+def _name_of(host: str) -> str:
+    """What others can call it by."""
+    return socket.gethostname() if _is_every_address(host) else host
 
 
 def _is_every_address(host: str) -> bool:
@@ -208,3 +240,31 @@ def _is_taken(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@command.command("stop")
+@click.option("--now", is_flag=True, help="Cut the answers that are under way.")
+def stop(*, now: bool) -> int:
+    """Stop the gateway of this home, and wait until it is gone.
+
+    It lets answers under way end, for as long as --drain said when it was started.
+
+    \b
+    Example:
+      headway gateway stop
+      headway gateway stop --now
+    """
+    return Service(config.home_directory()).stop(now=now)
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(*, as_json: bool) -> int:
+    """Say whether the gateway of this home runs, and where; exit code 1 if it does not.
+
+    \b
+    Example:
+      headway gateway status
+      headway gateway status --json
+    """
+    return Service(config.home_directory()).show(as_json=as_json)

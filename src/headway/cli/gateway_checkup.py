@@ -17,6 +17,17 @@ _HOST = "127.0.0.1"
 _PATIENCE_SECONDS = 2.0
 
 
+OPEN_TO_LOCAL_USERS = (
+    "warning: every user of this machine can send requests with the gateway's credentials;"
+    " set gateway.token to prevent that"
+)
+
+
+def is_open_to_local_users(settings: Settings) -> bool:
+    """Whether the gateway sends its own credentials for anyone on this machine."""
+    return bool(settings.gateway_credentials) and settings.gateway_token is None
+
+
 def findings(settings: Settings) -> Iterator[Finding]:
     """How the gateway is; nothing if nobody listens there: few have one."""
     place = f"{_HOST}:{settings.gateway_port}"
@@ -33,6 +44,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
         if tells_all:
             text = f"listens on {place}, requests under way: {told['busy']}"
             yield Finding("ok", "gateway", text)
+            if is_open_to_local_users(settings):
+                text = "every user of this machine can send requests with its credentials"
+                yield Finding("warning", "gateway", text, "set gateway.token, and restart it")
         elif settings.gateway_token is not None:
             yield Finding("ok", "gateway", f"listens on {place}, for those who have its token")
         else:

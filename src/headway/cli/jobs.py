@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, opening, output, pacing, rows
+from headway.cli import arguments, missing_worker, opening, output, pacing, rows
 from headway.jobs.states import FINISHED, STATES
 from headway.limits import UNLIMITED
 
@@ -47,7 +47,8 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
     What ended last, what runs, and what waits in its order. # is the place in the line of
     the key that blocks, EST. how long that may take. Below, jobs are named that a cool-down
     or a spent budget pauses, with the end of that. The last line tells a planner whether to
-    go on delegating.
+    go on delegating. If jobs are queued and no worker runs, one is started, unless it was
+    stopped by hand or a job was submitted with --no-start.
 
     \b
     Example:
@@ -57,11 +58,13 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
     """
     with opening.governor() as governor:
         jobs = governor.jobs
+        missing_worker.replace(governor)
         if summary:
             _summary(governor, as_json=as_json)
             return
         if as_json:
-            output.as_json([job.as_dict() for job in jobs.all(states=states)])
+            worker = missing_worker.facts(governor)
+            output.as_json([{**job.as_dict(), "worker": worker} for job in jobs.all(states=states)])
             return
         shown, hidden = _choose(governor, states, is_all=is_all)
         _tell_of_dropped(jobs.board.archive.take_dropped())
@@ -74,9 +77,7 @@ def command(states: tuple[str, ...], *, is_all: bool, summary: bool, as_json: bo
         limits = governor.snapshot().limits
         for line in _paused(limits, shown):
             output.data(line)
-        capacities, worker = _capacities(governor, limits, shown), jobs.worker()
-    if worker is None and any(job.state == "queued" for job in shown):
-        output.talk("no worker runs, so nothing starts: headway worker --detach")
+        capacities = _capacities(governor, limits, shown)
     for capacity in capacities:
         output.data(_outlook(capacity))
 
@@ -132,7 +133,7 @@ def _code(job: Job) -> str:
 def _estimate(job: Job) -> str:
     if job.state != "queued":
         return ""
-    if job.blocked_by is not None and job.blocked_by.key is None:
+    if job.retry_at is None and job.blocked_by is not None and job.blocked_by.key is None:
         return job.blocked_by.reason
     seconds = job.estimated_wait_seconds
     if seconds == 0:
@@ -176,12 +177,13 @@ def _capacities(
 
 def _outlook(capacity: Capacity) -> str:
     wait = capacity.estimated_wait_seconds
-    about = f", about {output.length(max(1, wait))} for the next" if wait else ""
+    about = f", next in ~{output.brief_length(max(1, wait))}" if wait else ""
     advice = {"ok": "go on", "near": "slow down", "full": "stop delegating"}[capacity.pressure]
-    return (
-        f"{capacity.key}: {capacity.free} free, {capacity.used} in use,"
+    figures = (
+        f": {capacity.free} free, {capacity.used} in use,"
         f" {capacity.waiting} waiting{about}: {capacity.pressure}, {advice}"
     )
+    return output.shorten_keys(capacity.key, output.console().width - len(figures)) + figures
 
 
 def _summary(governor: Governor, *, as_json: bool) -> None:
@@ -191,7 +193,8 @@ def _summary(governor: Governor, *, as_json: bool) -> None:
     limits = filter(pacing.is_limited, governor.snapshot().limits)
     capacities = [governor.capacity(one.key) for one in limits]
     if as_json:
-        output.as_json({"jobs": counts, "capacity": [asdict(one) for one in capacities]})
+        facts = {"jobs": counts, "capacity": [asdict(one) for one in capacities]}
+        output.as_json({**facts, "worker": missing_worker.facts(governor)})
         return
     output.data(
         ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "No jobs."

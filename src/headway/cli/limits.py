@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
 
+from headway import keys
 from headway import limits as terms
 from headway.cli import arguments, completing, opening, output, rows
 from headway.cli.meaning import in_words, meaning
@@ -18,7 +20,34 @@ if TYPE_CHECKING:
     from headway.views import LimitView, Snapshot
 
 
-@click.group("limits", invoke_without_command=True)
+class _Limits(click.Group):
+    """Knows what people type when they mean `limits set`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            raise click.UsageError(f"There is no command {args[0]!r}.{_hint(args)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _hint(words: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    near = get_close_matches(words[0], ("set", "unset", "reload"), n=1)
+    if near:
+        return f" Did you mean {near[0]}?"
+    key, *amounts = words[0].split("=", 1) + words[1:]
+    try:
+        keys.check(key, pattern=True)
+    except ConfigError:
+        return ""
+    if amounts:
+        return f" To set a limit: headway limits set {shlex.join([key, *amounts])}"
+    return f" To see its limit: headway status {shlex.quote(key)}"
+
+
+@click.group("limits", cls=_Limits, invoke_without_command=True)
 @arguments.json_option
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
@@ -236,8 +265,8 @@ def _limit_of(governor: Governor, key: str) -> Parts:
 def _meaning_of_pattern(governor: Governor, key: str, before: Parts) -> str:
     lines = governor.lines()
     line = next(line for line in lines if line.pattern == key)
-    keys = [limit.key for limit in _decided(governor.snapshot(), lines)[key]]
-    counts = f"counts for {', '.join(keys)}" if keys else "counts for no key so far"
+    decided = [limit.key for limit in _decided(governor.snapshot(), lines)[key]]
+    counts = f"counts for {', '.join(decided)}" if decided else "counts for no key so far"
     return f"{key}: {in_words(line.parts(), before, each=True)}; {counts}"
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from headway import clocks
+from headway import clocks, plain_text
 from headway.cli import NOT_THERE, Failure
 
 TYPE_CHECKING = False
@@ -33,15 +33,54 @@ _MANY = 200
 
 
 def data(text: str) -> None:
-    """Print what was asked for; a reader that has seen enough is no error."""
+    """Print what was asked for."""
+    drawn(plain_text.lines(text))
+
+
+def drawn(text: str) -> None:
+    """Print lines that have colours of ours in them; a reader that has seen enough is no error."""
     try:
-        _write(sys.stdout, text + "\n")
-        sys.stdout.flush()
+        _send(text + "\n")
     except BrokenPipeError:
         _print_no_more()
     except OSError as error:
         _print_no_more()
         raise Failure(f"cannot write to the standard output: {error.strerror}", NOT_THERE) from None
+
+
+def foreign(pieces: Iterable[bytes]) -> None:
+    """Print the output of another program: as it is to a program, harmless to a terminal.
+
+    Raises ``BrokenPipeError`` when nobody reads it any more, because it may have no end.
+    """
+    if not sys.stdout.isatty():
+        for piece in pieces:
+            _send(piece)
+        return
+    from headway.cli.terminal_text import TerminalText  # noqa: PLC0415
+
+    text = TerminalText(keeps_colours=_has_colours())
+    try:
+        for piece in pieces:
+            _send(text.feed(piece))
+    finally:
+        _send(text.end())
+
+
+def answer(text: str) -> None:
+    """Print what another program has answered, in the same way."""
+    if sys.stdout.isatty():
+        foreign([text.encode(errors="backslashreplace"), b"\n"])
+    else:
+        drawn(text)
+
+
+def _send(text: str | bytes) -> None:
+    if isinstance(text, str):
+        _write(sys.stdout, text)
+    else:
+        sys.stdout.buffer.write(text)
+    sys.stdout.flush()
 
 
 def _print_no_more() -> None:
@@ -51,7 +90,7 @@ def _print_no_more() -> None:
 
 def talk(text: str) -> None:
     """Say something to the person at the keyboard."""
-    draw(f"headway: {text}\n")
+    draw(f"headway: {plain_text.lines(text)}\n")
 
 
 def draw(text: str) -> None:
@@ -73,13 +112,23 @@ def _write(stream: TextIO, text: str) -> None:
 
 def as_json(value: object) -> None:
     """Print a value for programs."""
-    import json  # noqa: PLC0415
-
     if isinstance(value, list) and len(value) > _MANY:
-        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in value)
+        lines = ",\n".join(json_text(one) for one in value)
         data(f"[\n{lines}\n]")
     else:
-        data(json.dumps(value, indent=2, ensure_ascii=False))
+        data(json_text(value, indent=2))
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """JSON in which letters of all scripts are themselves, and what is not printed is escaped."""
+    import json  # noqa: PLC0415
+
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -88,7 +137,7 @@ def console(stream: TextIO | None = None) -> Console:
 
     stream = stream or sys.stdout
     is_terminal = stream.isatty()
-    coloured = is_terminal and not os.environ.get("NO_COLOR")
+    coloured = is_terminal and _has_colours()
     return Console(
         file=stream,
         force_terminal=is_terminal,
@@ -97,6 +146,11 @@ def console(stream: TextIO | None = None) -> Console:
         highlight=False,
         markup=False,
     )
+
+
+def _has_colours() -> bool:
+    """Whether the person's terminal understands them, and they are wanted."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table(
@@ -164,6 +218,7 @@ def _cell(cell: Cell, shorten: Shortener | None, width: int | None) -> Renderabl
     text, style = cell if isinstance(cell, tuple) else (cell, "")
     if not isinstance(text, str):
         return text
+    text = plain_text.lines(text)
     return Text(text if shorten is None or width is None else shorten(text, width), style)
 
 
@@ -171,13 +226,13 @@ def heading(text: str) -> None:
     """Print a line that stands above a table."""
     from rich.text import Text  # noqa: PLC0415
 
-    _draw(Text(text, style="bold"), console())
+    _draw(Text(plain_text.lines(text), style="bold"), console())
 
 
 def _draw(what: RenderableType, printed: Console) -> None:
     with printed.capture() as captured:
         printed.print(what)
-    data("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    drawn("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 # -- texts that fit -----------------------------------------------------------------
@@ -188,6 +243,11 @@ def shorten_end(text: str, columns: int) -> str:
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     return text if cell_len(text) <= columns else set_cell_size(text, columns - 1) + "…"
+
+
+def shorten_start(text: str, columns: int) -> str:
+    """A text without its beginning, for paths: their ends tell them apart."""
+    return text if len(text) <= columns else "…" + text[len(text) - columns + 1 :]
 
 
 def shorten_keys(text: str, columns: int) -> str:
@@ -231,7 +291,7 @@ def joined(keys: Iterable[str]) -> str:
 
 def clean(text: str) -> str:
     """Someone else's text on one line, and without power over the terminal."""
-    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return plain_text.one_line(text)
 
 
 # -- numbers and times ----------------------------------------------------------------

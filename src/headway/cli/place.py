@@ -74,7 +74,7 @@ class Place:
 
     def _strangers(self) -> Iterator[Finding]:
         """Files of another user, as ``sudo headway`` leaves them."""
-        for name in ("slots.db", "slots.lock", "live", config.FILE_NAME):
+        for name in ("slots.db", "slots.lock", "live", config.FILE_NAME, "jobs.db", "logs"):
             path = os.path.join(self._home, name)
             if os.path.exists(path) and os.stat(path).st_uid != os.stat(self._home).st_uid:
                 fix = f"sudo chown -R {os.geteuid()} {shlex.quote(self._home)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli import opening, output, pacing, picture, rows
+from headway.cli import missing_worker, opening, output, pacing, picture, rows
 from headway.cli.arguments import json_option
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def command(*, is_all: bool, as_json: bool) -> None:
 
     # is the place in the line of the key that blocks; a ticket waits at one key at a
     time. FOR is how long it waits already, EST. how long it may still take, judging by
-    how long slots were held lately (? if nothing is known yet).
+    how long slots were held lately and how long the present ones are (a range if little is
+    known yet, ? if nothing is).
 
     \b
     Example:
@@ -36,6 +37,7 @@ def command(*, is_all: bool, as_json: bool) -> None:
     """
     with opening.governor() as governor:
         snapshot = picture.snapshot(governor)
+        missing_worker.mention(governor)
     if as_json:
         output.as_json(snapshot.as_dict()["waiting"])
         return
@@ -56,8 +58,12 @@ def command(*, is_all: bool, as_json: bool) -> None:
 
 
 def _title(blocked: BlockedBy, snapshot: Snapshot, waiting: int) -> str:
+    if blocked.reason == "stopped":
+        return f"stopped in the line of {blocked.key} and passed over: {waiting}"
     limit = pacing.find(snapshot.limits, blocked.key)
     use = "" if limit is None else f" {limit.used}/{limit.limit} in use,"
+    if not blocked.is_at_key:
+        return f"{blocked.key}: {blocked.in_words}, {waiting} waiting"
     return f"{blocked.key}: {pacing.trouble(limit, blocked)},{use} {waiting} waiting"
 
 

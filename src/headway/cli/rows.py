@@ -20,6 +20,7 @@ STYLES = {
     "budget": "cyan",
     "settling": "cyan",
     "possible_deadlock": "red",
+    "stopped": "magenta",
 }
 
 
@@ -65,16 +66,27 @@ def task_cell(one: LeaseView | WaitingView) -> str:
 def command_cell(one: LeaseView | WaitingView) -> str:
     """What the holder runs; that it does so under headway is plain from the table."""
     command = output.clean(one.holder.command).removeprefix("headway run ")
-    return command.removeprefix("headway ") if command.startswith("headway job ") else command
+    if command.startswith("headway job "):
+        command = command.removeprefix("headway ")
+    return f"(stopped) {command}" if one.stopped else command
 
 
 def blocked_cell(ticket: WaitingView) -> Cell:
     """Which key has no room, and why."""
     blocked = ticket.blocked_by
-    return f"{blocked.key} {blocked.reason}", STYLES.get(blocked.reason, "")
+    if ticket.stopped:
+        return "stopped", STYLES["stopped"]
+    words = blocked.reason.replace("_", " ")
+    text = f"{blocked.key} {words}" if blocked.is_at_key else blocked.in_words
+    return text, STYLES.get(blocked.reason, "")
 
 
 def estimate(ticket: WaitingView) -> str:
     """How long the wait may still take, for a column."""
     seconds = ticket.estimated_wait_seconds
+    if ticket.stopped:
+        return "-"
+    if ticket.estimated_wait_range is not None and seconds is not None:
+        low, high = ticket.estimated_wait_range
+        return f"{output.brief_length(low)}-{output.brief_length(max(1, high))}"
     return "?" if seconds is None else f"~{output.brief_length(max(1, seconds))}"

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from headway.cli import output
 from headway.governor import Governor
 from headway.jobs.post import Post
 from headway.jobs.states import RUNNING, UNFINISHED
@@ -57,8 +58,8 @@ class SecondAct:
         self._say(f"Now without waiting yourself: {JOBS} jobs, {SLOTS} slots, one worker.")
         self._run("limits", "set", "agent", str(SLOTS), shown=False)
         for number in range(1, JOBS + 1):
-            script = f"echo fixing; sleep {max(1.5, 2.5 * self._pace):g}; echo fixed"
-            words = ["--task", f"issue-{number + 20}", "--retries", "1", "--on", "agent/demo"]
+            script = f"sleep {max(1.5, 2.5 * self._pace):g}; echo fixed"
+            words = ["--task", f"issue-{number + 20}", "--retries", "1"]
             self._run("submit", *words, "--", "sh", "-c", script)
         self._await(lambda running, unfinished: running >= min(SLOTS, unfinished))
         self._run("jobs")
@@ -69,7 +70,6 @@ class SecondAct:
         self._say("queue again at their old places, because --retries allows it.")
         self._await(lambda running, _: running == 0)
         self._run("jobs")
-        self._run("worker", "--detach")
         self._run("wait", *map(str, range(1, JOBS + 1)))
         self._run("jobs")
 
@@ -123,7 +123,7 @@ class SecondAct:
         if shown:
             self._say(f"\n$ headway {shlex.join(words)}")
             for line in (done.stdout + done.stderr).splitlines():
-                self._say(f"  {line}")
+                self._say(output.fit(f"  {line}"))
 
 
 def _peak(attempts: Iterable[Attempt]) -> int:

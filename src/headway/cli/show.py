@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway import sizes
-from headway.cli import arguments, completing, opening, output, pacing
+from headway.cli import arguments, job_names, missing_worker, opening, output, pacing
+from headway.jobs.states import UNFINISHED
 from headway.watchdogs import FIELDS
 
 if TYPE_CHECKING:
@@ -20,28 +22,34 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("job", metavar="ID", type=arguments.JOB, shell_complete=completing.jobs)
+@arguments.job
 @arguments.json_option
-def command(job: int, *, as_json: bool) -> None:
+def command(name: str, *, as_json: bool) -> None:
     """Show everything about one job.
 
     Its command, what it waits for, its attempts, and why it ended. Its environment is
-    kept, but never shown.
+    kept, but never shown. ID is a job's number, or its task's name: of several jobs with
+    that name, the one that has not ended.
 
     \b
     Example:
       headway show 16
+      headway show issue-16
     """
     with opening.governor() as governor:
+        job = job_names.find_job(governor, name, among=UNFINISHED)
         details = governor.jobs.details(job)
         placed = governor.jobs.get(job)
         # Who does not wait is not kept waiting for the store.
         is_shown = placed.position is not None and not as_json
         limits = governor.snapshot().limits if is_shown else ()
+        worker = missing_worker.facts(governor)
+        if placed.state == "queued":
+            missing_worker.mention(governor)
     if as_json:
         facts = asdict(details)
         del facts["job"]
-        output.as_json({**facts, **placed.as_dict(), "runs": facts["attempts"]})
+        output.as_json({**facts, **placed.as_dict(), "runs": facts["attempts"], "worker": worker})
         return
     output.data("\n".join(_story(details, list(_wait(placed, limits)))))
 
@@ -72,7 +80,9 @@ def _story(details: Details, wait: list[str]) -> Iterator[str]:
     if details.expire_at is not None:
         yield f"  expires    {output.clock(details.expire_at)}, if it has not started by then"
     if details.retries:
-        yield f"  retries    {details.retried} of {details.retries} used"
+        left = None if job.retry_at is None else max(1.0, job.retry_at - time.time())
+        soon = f", the next in {output.length(left)}" if left else ""
+        yield f"  retries    {details.retried} of {details.retries} used{soon}"
     if details.dedupe:
         yield f"  dedupe     {output.clean(details.dedupe)}"
     yield from _options(details.options)
@@ -80,6 +90,9 @@ def _story(details: Details, wait: list[str]) -> Iterator[str]:
         yield f"  is ending  {output.clean(details.cancel_reason)}"
     if job.ended_at is not None:
         yield f"  ended      {_moment(job.ended_at)}{_reason(job.end_reason)}"
+    for unsent in details.unsent_notifications:
+        told = f"{unsent.event}, {output.clock(unsent.at)}: {output.clean(unsent.problem)}"
+        yield f"  not told   {told}"
     for attempt in details.attempts:
         yield from _attempt(attempt)
 
@@ -93,6 +106,10 @@ def _options(options: Mapping[str, Any]) -> Iterator[str]:
     ]
     if watchdogs:
         yield f"  watchdogs  {', '.join(watchdogs)}"
+    if "retry_on" in options:
+        yield f"  retry on   {', '.join(map(str, options['retry_on']))}"
+    if "retry_delay_seconds" in options:
+        yield f"  delay      {output.length(options['retry_delay_seconds'])} before the first retry"
     if "notify_on" in options:
         yield f"  notify on  {', '.join(options['notify_on'])}"
 

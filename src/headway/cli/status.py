@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import keys
-from headway.cli import arguments, completing, opening, output, pacing, picture, rows
+from headway.cli import (
+    arguments,
+    completing,
+    missing_worker,
+    opening,
+    output,
+    pacing,
+    picture,
+    rows,
+)
 from headway.limits import Terms
+from headway.stores import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headway.cli.output import Cell
+    from headway.config import Settings
     from headway.views import LeaseView, LimitView, Snapshot, WaitingView
 
 # So many waiters are shown here; `headway queue` shows all.
@@ -27,6 +38,7 @@ _WAITING_SHOWN = 10
 def command(key: str | None, *, as_json: bool) -> None:
     """Show limits and use, who runs and who waits.
 
+    The first line names the home, or the server, that counts the slots.
     With KEY, only that key, those above it and those below it. SOURCE says where a
     limit was written: in the home's file, in the environment, in code, or nowhere
     (default). REQ/MIN is there if a key has a budget: how many requests were let in
@@ -43,10 +55,16 @@ def command(key: str | None, *, as_json: bool) -> None:
     """
     with opening.governor() as governor:
         snapshot, lines = picture.snapshot(governor), governor.lines()
+        worker = missing_worker.facts(governor)
+        missing_worker.mention(governor)
+        settings = governor.settings
     shown = snapshot if key is None else _around(key, snapshot)
     if as_json:
-        output.as_json(shown.as_dict())
+        place = {"home": settings.home, "server": server_of(settings)}
+        output.as_json({**shown.as_dict(), "worker": worker, **place})
         return
+    output.data(_place(settings))
+    output.data("")
     limits = [limit for limit in shown.limits if key or _is_of_interest(limit)]
     _show_limits(limits, Terms(lines), {limit.key: limit for limit in snapshot.limits})
     if shown.leases:
@@ -59,6 +77,13 @@ def command(key: str | None, *, as_json: bool) -> None:
         _say_that_nothing_runs(key)
     if key:
         _mention_neighbours(key, snapshot, shown)
+
+
+def _place(settings: Settings) -> str:
+    """``home ~/.headway``, or the server."""
+    kind = "server" if settings.store_url else "home"
+    room = output.console().width - len(kind) - 1
+    return f"{kind} {output.shorten_start(output.clean(opening.place(settings)), room)}"
 
 
 def _around(key: str, snapshot: Snapshot) -> Snapshot:
@@ -161,7 +186,8 @@ def _show_running(leases: Sequence[LeaseView]) -> None:
         "PID": [str(lease.holder.pid) for lease in leases],
         "COMMAND": [rows.command_cell(lease) for lease in leases],
     }
-    output.heading(f"{len(leases)} running")
+    stopped = sum(lease.stopped for lease in leases)
+    output.heading(f"{len(leases)} running" + (f", {stopped} of them stopped" if stopped else ""))
     rows.show_columns(columns)
 
 

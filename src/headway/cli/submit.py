@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-from headway import programs
 from headway.cli import USAGE, Failure
 from headway.cli.submit_options import Submission, parse
 from headway.errors import ConfigError
@@ -12,16 +11,17 @@ from headway.governor import Governor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway.jobs.api import Submitted
+    from headway.jobs.submitted import Submitted
 
 
 def submit(words: list[str]) -> int:
     """Keep the job and say where it stands."""
     submission = parse(words)
-    programs.find(submission.command[0])
     with Governor() as governor:
         gc.enable()
         governor.jobs.refuse_other_store()
+        if submission.after:
+            submission.options["after"] = _jobs(governor, submission.after)
         try:
             job = governor.jobs.submit(
                 submission.command,
@@ -32,7 +32,12 @@ def submit(words: list[str]) -> int:
         except ConfigError as error:
             raise Failure(f"{error}\n  see: headway submit --help", USAGE) from None
         _tell(governor, submission, job)
-        if not submission.start and governor.jobs.worker() is None:
+        if job.worker_error is not None:
+            from headway.cli import output  # noqa: PLC0415
+
+            output.talk(f"job {job.id} is kept, but no worker could be started: {job.worker_error}")
+            output.talk("later: headway worker --detach")
+        elif not submission.start and governor.jobs.worker() is None:
             from headway.cli import output  # noqa: PLC0415
 
             output.talk("no worker runs, so it does not start: headway worker --detach")
@@ -43,8 +48,15 @@ def submit(words: list[str]) -> int:
     return 0
 
 
+def _jobs(governor: Governor, names: list[str]) -> list[int]:
+    from headway.cli.job_names import find_job  # noqa: PLC0415
+    from headway.jobs.states import UNFINISHED  # noqa: PLC0415
+
+    return [find_job(governor, name, among=UNFINISHED) for name in names]
+
+
 def _tell(governor: Governor, submission: Submission, job: Submitted) -> None:
-    from headway.cli import output  # noqa: PLC0415
+    from headway.cli import missing_worker, output  # noqa: PLC0415
 
     if submission.as_json:
         output.as_json(
@@ -54,6 +66,7 @@ def _tell(governor: Governor, submission: Submission, job: Submitted) -> None:
                 "position": job.position,
                 "estimated_wait_seconds": job.estimated_wait_seconds,
                 "is_new": job.is_new,
+                "worker": missing_worker.facts(governor),
             }
         )
     elif submission.quiet:

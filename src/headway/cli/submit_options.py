@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway import keys, sizes
 from headway.cli.words import REQUEST, Given, Option
 from headway.cli.words import as_click as shown_by_click
-from headway.jobs.orders import MAX_RETRIES
+from headway.jobs.orders import MAX_RETRIES, check_retry_on
 from headway.tickets import MAX_PRIORITY, MAX_WEIGHT, check_task
 
 TYPE_CHECKING = False
@@ -19,10 +19,22 @@ _MAX_DIGITS = 18
 OPTIONS = (
     *REQUEST,
     Option("--when-full", "WHAT", "queue [default], wait until it has ended, or reject: exit 75."),
-    Option("--after", "ID", "Run when this job has succeeded; more than once.", is_repeated=True),
+    Option(
+        "--after",
+        "ID",
+        "Run when this job has succeeded: its number or task; repeatable.",
+        is_repeated=True,
+    ),
     Option("--hold", "", "Keep it until somebody approves it."),
     Option("--expire", "TIME", "Give up if it has not started by then, or never [24h]."),
-    Option("--retries", "N", "Run it so often again if it fails or is interrupted [0]."),
+    Option("--retries", "N", "Retry up to N times after a failure or interruption [0]."),
+    Option("--retry-delay", "TIME", "Wait before a retry; doubles up to 10 min [10s]."),
+    Option(
+        "--retry-on",
+        "WHAT",
+        "Retry only after this: failed, interrupted or an exit code [any]; repeatable.",
+        is_repeated=True,
+    ),
     Option("--dedupe", "NAME", "If an unfinished job has this name, answer with that one."),
     Option("--max-runtime", "TIME", "End it when it has run for so long, or off."),
     Option("--idle-warn", "TIME", "Warn when it neither writes nor computes for so long, or off."),
@@ -45,7 +57,7 @@ output in a log. Without --on it counts on agent/PROGRAM.
 Example:
   headway submit -- opencode run "fix issue 16"
   headway submit --task issue-16 --max-runtime 2h -- claude -p "fix issue 16"
-  headway submit --after 16 --notify ntfy://my-topic -- ./deploy.sh
+  headway submit --after issue-16 --notify ntfy://my-topic -- ./deploy.sh
 
 \b
 Exit codes:
@@ -57,22 +69,24 @@ Exit codes:
 class Submission:
     """What was asked for, checked."""
 
-    __slots__ = ("as_json", "command", "options", "quiet", "start", "when_full")
+    __slots__ = ("after", "as_json", "command", "options", "quiet", "start", "when_full")
 
     def __init__(self, given: Given) -> None:
         self.command = given.rest
         self.when_full = given.checked("when_full", lambda text: _when_full(given, text)) or "queue"
         self.start, self.quiet = not given.flag("no_start"), given.flag("quiet")
         self.as_json = given.flag("json")
+        self.after = [_job(given, text) for text in given.texts("after")]
         self.options: Options = {
             "keys": [given.check(key, keys.check) for key in given.texts("on")],
             "task": given.checked("task", check_task),
             "priority": given.whole("priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
             "weight": given.whole("weight", 1, MAX_WEIGHT) or 1,
-            "after": [_job(given, text) for text in given.texts("after")],
             "hold": True if given.flag("hold") else None,
             "expire": given.duration("expire", "never"),
             "retries": given.whole("retries", 0, MAX_RETRIES),
+            "retry_delay": given.duration("retry_delay"),
+            "retry_on": [given.check(text, check_retry_on) for text in given.texts("retry_on")],
             "dedupe": given.text("dedupe"),
             "max_runtime": given.duration("max_runtime", "off"),
             "idle_warn": given.duration("idle_warn", "off"),
@@ -94,11 +108,10 @@ def _when_full(given: Given, text: str) -> str:
     return text
 
 
-def _job(given: Given, text: str) -> int:
-    number = _number(text)
-    if not number:
-        raise given.wrong(f"--after takes the id of a job, got {text!r}")
-    return number
+def _job(given: Given, text: str) -> str:
+    if not text or (text.isascii() and text.isdecimal() and not _number(text)):
+        raise given.wrong(f"--after takes the number or the task of a job, got {text!r}")
+    return text
 
 
 def _number(text: str) -> int | None:

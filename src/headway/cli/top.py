@@ -10,17 +10,19 @@ import click
 
 from headway import config, durations
 from headway.cli import opening, output, picture
+from headway.cli.ending_runs import is_run
 from headway.errors import ConfigError
-from headway.stores import place_of
+from headway.views import WaitingView
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from headway.cli.finding import Found
     from headway.cli.screen import Screen
     from headway.cli.watching import Look, Lookout
     from headway.governor import Governor
-    from headway.views import WaitingView
+    from headway.views import Snapshot
 
 # The lookout has something new to show every second; a stuck one has not.
 _AGE_SECONDS = 2.0
@@ -84,7 +86,7 @@ def _print_once(governor: Governor) -> None:
         plain.print(
             board.page(Look(picture.snapshot(governor)), title=_title(), columns=columns, rows=None)
         )
-    output.data("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    output.drawn("\n".join(line.rstrip() for line in captured.get().splitlines()))
     output.talk("this is no terminal, so one look is all; for scripts there is headway status")
 
 
@@ -114,7 +116,7 @@ class _Top:
         self._console, self._screen, self._lookout = console, screen, lookout
         self._title = _title()
         self._chosen: str | None = None
-        self._asked: WaitingView | None = None
+        self._asked: Found | None = None
         self._helps = self._over = False
 
     def run(self) -> None:
@@ -140,11 +142,11 @@ class _Top:
         self._screen.draw(picture)
 
     def _keep_choice(self, look: Look) -> None:
-        """Forget a choice that does not wait any more."""
-        waiting = {ticket.id for ticket in look.snapshot.waiting}
-        if self._chosen not in waiting:
+        """Forget a choice that neither waits nor runs any more, or has begun to run."""
+        everyone = {one.id: type(one) for one in _can_be_ended(look.snapshot)}
+        if self._chosen not in everyone:
             self._chosen = None
-        if self._asked is not None and self._asked.id not in waiting:
+        if self._asked is not None and everyone.get(self._asked.id) is not type(self._asked):
             self._asked = None
 
     def _footer(self, look: Look) -> list[Text]:
@@ -154,11 +156,17 @@ class _Top:
         from headway.cli.watching import label  # noqa: PLC0415
 
         if self._asked is not None:
-            room = self._console.size.width - len(_QUESTION) - len(_ANSWERS)
-            question = _QUESTION.format(board.shorten_middle(label(self._asked), room))
+            columns = self._console.size.width - len(_ANSWERS)
+            long = _QUESTION if isinstance(self._asked, WaitingView) else _QUESTION_OF_RUN
+            asked = long if columns - len(long) >= _LABEL_COLUMNS else _SHORT_QUESTION
+            room = max(1, columns - len(asked))
+            question = asked.format(board.shorten_middle(label(self._asked), room))
             return [Text.assemble((question, "bold yellow"), _ANSWERS)]
-        helps = [Text(line, "bright_black") for line in _HELP] if self._helps else []
-        choose = "↑↓ choose  c cancel  " if look.snapshot.waiting else ""
+        helps = [
+            Text(line, "bright_black", no_wrap=True, overflow="ellipsis")
+            for line in (_HELP if self._helps else ())
+        ]
+        choose = "↑↓ choose  c cancel  " if _can_be_ended(look.snapshot) else ""
         return [*helps, Text(f"{choose}q quit  ? help", "bright_black")]
 
     def _obey(self, key: str) -> None:
@@ -178,31 +186,43 @@ class _Top:
             self._chosen, self._helps = None, False
 
     def _choose(self, step: int) -> None:
-        waiting = [ticket.id for ticket in self._lookout.look.snapshot.waiting]
-        if not waiting:
+        snapshot = self._lookout.look.snapshot
+        everyone = [one.id for one in _can_be_ended(snapshot)]
+        if not everyone:
             return
-        if self._chosen in waiting:
-            place = waiting.index(self._chosen) + step
-            self._chosen = waiting[min(max(place, 0), len(waiting) - 1)]
+        if self._chosen in everyone:
+            place = everyone.index(self._chosen) + step
+            self._chosen = everyone[min(max(place, 0), len(everyone) - 1)]
+        elif step > 0 and snapshot.waiting:
+            self._chosen = snapshot.waiting[0].id
         else:
-            self._chosen = waiting[0 if step > 0 else -1]
+            self._chosen = everyone[0 if step > 0 else -1]
 
     def _ask(self) -> None:
-        waiting = self._lookout.look.snapshot.waiting
-        if self._chosen is None and waiting:
-            self._chosen = waiting[0].id  # seen before it is asked about again
+        if self._chosen is None:
+            self._choose(1)  # seen before it is asked about again
             return
-        self._asked = next((one for one in waiting if one.id == self._chosen), None)
+        everyone = _can_be_ended(self._lookout.look.snapshot)
+        self._asked = next((one for one in everyone if one.id == self._chosen), None)
 
     def _answer(self, key: str) -> None:
         assert self._asked is not None
         if key in {"y", "Y"}:
-            self._lookout.cancel(self._asked.id)
+            self._lookout.cancel(self._asked)
         if key in {"y", "Y", "n", "N", "q", "escape"}:
             self._asked = None
 
 
+def _can_be_ended(snapshot: Snapshot) -> list[Found]:
+    """What may be chosen: those who wait, and commands of ``headway run`` here."""
+    here = os.uname().nodename
+    runs = [one for one in snapshot.leases if is_run(one) and one.holder.host == here]
+    return [*runs, *snapshot.waiting]
+
+
 _QUESTION, _ANSWERS = "Cancel {}, which waits in line?", "  y yes  n no"
+_QUESTION_OF_RUN = "End {}, which runs (SIGTERM)?"
+_SHORT_QUESTION, _LABEL_COLUMNS = "Cancel {}?", 12
 _HELP = (
     "━ in use   ╍ reserved for a ticket that waits at another key   ─ free",
     "the number is the place in line; ABOUT is how long it usually takes from there",
@@ -212,10 +232,7 @@ _HELP = (
 
 def _title() -> str:
     try:
-        place = place_of(config.load())
+        place = opening.place(config.load())
     except ConfigError:
         place = config.home_directory()
-    person = os.path.expanduser("~")
-    if place.startswith(person + os.sep):
-        place = "~" + place[len(person) :]
     return f"headway · {output.clean(place)}"

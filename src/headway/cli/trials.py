@@ -11,10 +11,13 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from headway.stores.database import translate
 from headway.stores.locks import taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_PATIENCE_SECONDS = 1.0
 
 
 def try_all(directory: str) -> Iterator[tuple[str, str]]:
@@ -24,7 +27,10 @@ def try_all(directory: str) -> Iterator[tuple[str, str]]:
         for name, trial in (("locks", _locks), ("sockets", _sockets), ("SQLite", _database)):
             try:
                 yield name, trial(place)
-            except (OSError, sqlite3.Error) as error:
+            except sqlite3.Error as error:
+                meaning = translate(error, os.path.join(place, "slots.db"), _PATIENCE_SECONDS)
+                yield name, getattr(meaning, "reason", str(meaning))
+            except OSError as error:
                 yield name, str(error)
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -74,7 +80,7 @@ def _sockets(place: str) -> str:
 def _database(place: str) -> str:
     """SQLite's log needs memory that processes share through a file."""
     path = os.path.join(place, "slots.db")
-    connection = sqlite3.connect(path, isolation_level=None, timeout=1)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE_SECONDS)
     try:
         (mode,) = connection.execute("pragma journal_mode = wal").fetchone()
         connection.execute("create table trial (number)")

@@ -14,20 +14,25 @@ from headway.errors import HeadwayError
 from headway.events import Queued
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.events import Event
     from headway.governor import Governor
     from headway.views import LeaseView, Snapshot, WaitingView
 
 _TICK_SECONDS = 1.0
 _NAMED = 3
+# So much is left of a key in a narrow window.
+_LEAST_COLUMNS = 12
 
 
 class WaitingLine:
     """Shows one ticket's wait on stderr."""
 
-    def __init__(self, governor: Governor) -> None:
-        self._governor = governor
-        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    def __init__(self, governor: Governor, is_in_foreground: Callable[[], bool]) -> None:
+        self._governor, self._is_in_foreground = governor, is_in_foreground
+        self._can_be_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._is_drawn = False
         self._began_at = time.monotonic()
         self._ticket_id = ""
         self._seconds_a_place: float | None = None
@@ -40,14 +45,20 @@ class WaitingLine:
 
     def show(self, event: Event) -> None:
         """The wait began to matter, or the place in line changed."""
+        if self._can_be_live and not self._ticket_id:
+            self._ticket_id = event.ticket_id
+            background.start(self._keep_drawing)
         if self._is_live:
-            if not self._ticket_id:
-                self._ticket_id = event.ticket_id
-                background.start(self._keep_drawing)
-        elif isinstance(event, Queued):
+            return
+        if isinstance(event, Queued):
             self._say_first(event)
         else:
             self._say_next(event)
+
+    @property
+    def _is_live(self) -> bool:
+        """Whether one line is drawn again and again: not over what the user of a shell types."""
+        return self._can_be_live and self._is_in_foreground()
 
     def end(self, waited_seconds: float | None) -> None:
         """It is over; said so if it ended well."""
@@ -66,7 +77,8 @@ class WaitingLine:
             output.talk(text)
 
     def _erase(self) -> None:
-        if self._is_live:
+        if self._is_drawn:
+            self._is_drawn = False
             output.draw("\r\x1b[K")
 
     # -- a terminal ------------------------------------------------------------------------
@@ -74,7 +86,8 @@ class WaitingLine:
     def _keep_drawing(self) -> None:
         while True:
             try:
-                self._draw(self._governor.snapshot())
+                if self._is_live:
+                    self._draw(self._governor.snapshot())
             except (HeadwayError, OSError):
                 pass  # the store or the terminal may be back the next time
             if self._over.acquire(True, _TICK_SECONDS):
@@ -86,8 +99,9 @@ class WaitingLine:
             if row is None:
                 return
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            text = f"headway: {_sentence(snapshot, row)}"[: columns - 1]
-            output.draw(f"\r\x1b[K{text}")
+            # With room for the sign that a terminal shows for Ctrl-C: then it can be erased.
+            self._is_drawn = True
+            output.draw(f"\r\x1b[K{_sentence(snapshot, row, columns - 3)}")
 
     # -- no terminal -----------------------------------------------------------------------
 
@@ -122,26 +136,58 @@ def holding(snapshot: Snapshot, key: str) -> list[str]:
     ]
 
 
-def _sentence(snapshot: Snapshot, row: WaitingView) -> str:
+def _sentence(snapshot: Snapshot, row: WaitingView, columns: int) -> str:
+    """The live line: what matters most comes first, and the end gives way in a narrow window."""
     key = row.blocked_by.key
-    total = sum(other.blocked_by.key == key for other in snapshot.waiting)
-    so_far = f"{output.age(row.since)} so far"
+    total = sum(other.blocked_by.key == key and not other.stopped for other in snapshot.waiting)
     limit = pacing.find(snapshot.limits, key)
+    held: list[LeaseView] = []
+    trouble, reason = row.blocked_by.in_words, ""
     if limit is not None and row.blocked_by.reason == "cooling" and pacing.is_cooling(limit):
-        trouble, rest = pacing.how_long(limit), [pacing.why_cooling(limit), so_far]
+        trouble, reason = pacing.how_long(limit), pacing.why_cooling(limit)
     elif row.blocked_by.reason == "budget":
-        trouble, rest = pacing.trouble(limit, row.blocked_by), [so_far]
+        trouble = pacing.trouble(limit, row.blocked_by)
     else:
         held = snapshot.leases_on(key)
-        trouble = row.blocked_by.in_words
-        rest = [f"held by {_names(held)}" if held else "", so_far]
-    place = f"place {row.position} of {total}{_about(row.estimated_wait_seconds)}"
-    return " · ".join(filter(None, (f"waiting for {key} ({trouble})", place, *rest)))
+    so_far = output.brief_age(row.since)
+    left = "" if row.estimated_wait_seconds is None else f", {rows.estimate(row)} left"
+    first = f"headway: place {row.position} of {total}{left} · waiting {so_far} for "
+    room = columns - _width(f"{first} ({trouble})")
+    first += f"{output.shorten_keys(key, max(_LEAST_COLUMNS, room))} ({trouble})"
+    for count in range(min(_NAMED, len(held)), 0, -1):
+        whole = output.clean(f"{first} · held by {_names(held, count)}")
+        if _width(whole) <= columns:
+            return whole
+    if held:
+        reason = f"held by {_names(held, 1)}"
+    if _width(first) + _LEAST_COLUMNS > columns:
+        reason = ""  # nothing of it could be read
+    return _cut(output.clean(" · ".join(filter(None, (first, reason)))), columns)
 
 
-def _names(leases: list[LeaseView] | tuple[LeaseView, ...]) -> str:
-    more = f" and {len(leases) - _NAMED} more" if len(leases) > _NAMED else ""
-    return ", ".join(_name(lease) for lease in leases[:_NAMED]) + more
+def _cut(text: str, columns: int) -> str:
+    """The text, with a sign where its end was left away."""
+    if _width(text) <= columns:
+        return text
+    while _width(text) > columns - 1:
+        text = text[:-1]
+    return f"{text.rstrip(' ·')}…"
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    from unicodedata import combining, east_asian_width  # noqa: PLC0415 - often not needed
+
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text
+    )
+
+
+def _names(leases: list[LeaseView] | tuple[LeaseView, ...], count: int = _NAMED) -> str:
+    more = f" and {len(leases) - count} more" if len(leases) > count else ""
+    return ", ".join(_name(lease) for lease in leases[:count]) + more
 
 
 def _name(lease: LeaseView) -> str:

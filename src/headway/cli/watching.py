@@ -14,16 +14,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from headway import background
-from headway.cli import output, pacing, picture
+from headway.cli import Failure, ending_runs, output, pacing, picture
 from headway.errors import HeadwayError, StoreUnavailable
 from headway.tickets import job_name, job_of
+from headway.views import WaitingView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from headway.cli.endings import Cards, Verdicts
+    from headway.cli.finding import Found
     from headway.governor import Governor
-    from headway.views import LeaseView, LimitView, Snapshot, WaitingView
+    from headway.views import LeaseView, LimitView, Snapshot
 
 Kind = Literal[
     "granted", "released", "died", "lost", "ended", "queued", "left", "cancelled", "limit"
@@ -183,7 +185,7 @@ def _beginnings(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
     for ticket in after.waiting:
         if _work(ticket) not in waited:
             blocked = ticket.blocked_by
-            detail = f"number {ticket.position}, {blocked.key} is {blocked.in_words}"
+            detail = f"number {ticket.position}, {blocked.sentence}"
             yield Happening(ticket.since, "queued", _name(ticket), detail)
     limits = {line.key: line for line in before.limits}
     for line in after.limits:
@@ -231,7 +233,7 @@ class Lookout:
     ) -> None:
         self._governor, self._diary = governor, diary
         self._interval_seconds, self._tell = interval_seconds, tell
-        self._wishes: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._wishes: queue.SimpleQueue[Found | None] = queue.SimpleQueue()
         self._version, self._looked_at = -1, 0.0
         self.look = self._fresh_look()
 
@@ -239,9 +241,9 @@ class Lookout:
         """Look from now on."""
         background.start(self._watch)
 
-    def cancel(self, ticket_id: str) -> None:
-        """End this wait soon."""
-        self._wishes.put(ticket_id)
+    def cancel(self, one: Found) -> None:
+        """End this wait or command soon."""
+        self._wishes.put(one)
 
     def stop(self) -> None:
         """Look no more."""
@@ -281,9 +283,15 @@ class Lookout:
         self._looked_at = time.monotonic()
         return Look(snapshot, self._diary.read(snapshot))
 
-    def _fulfil(self, ticket_id: str) -> None:
-        self._diary.cancelled(ticket_id)
-        self._governor.cancel(ticket_id)
+    def _fulfil(self, one: Found) -> None:
+        if one.stopped or not isinstance(one, WaitingView):
+            try:
+                ending_runs.end(one)
+            except Failure as failure:
+                self._show(replace(self.look, trouble=failure.message))
+            return
+        self._diary.cancelled(one.id)
+        self._governor.cancel(one.id)
 
     def _show(self, look: Look) -> None:
         self.look = look

@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from headway import config, keys, releases
-from headway.cli import arguments, completing, opening, output, pacing, picture, rows
-from headway.cli.finding import afterwards, called, find, is_agent, matching
+from headway.cli import (
+    arguments,
+    completing,
+    ending_runs,
+    job_names,
+    opening,
+    output,
+    pacing,
+    picture,
+    rows,
+    why_finished,
+)
+from headway.cli.finding import afterwards, called, find, is_agent, is_there, matching
+from headway.jobs.states import UNFINISHED
 from headway.limits import UNLIMITED
 from headway.stores.book import WINDOW_SECONDS
 from headway.tickets import job_name, job_of
@@ -38,6 +50,7 @@ class _Wait:
     room_on: tuple[str, ...]
     in_front: tuple[WaitingView, ...]
     held_by: tuple[LeaseView, ...]
+    job: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,7 @@ class _Hold:
     lease: LeaseView
     limits: tuple[LimitView, ...]
     waiting: int
+    job: int | None
 
 
 @click.command("why")
@@ -55,7 +69,8 @@ class _Hold:
 def command(name: str, *, as_json: bool) -> None:
     """Tell why a ticket or job waits, or what a lease holds.
 
-    Of a lease that was taken back by hand it tells who did that, and when.
+    Of a lease that was taken back by hand it tells who did that, and when; of a command that
+    ran under `headway run` lately, how it ended.
 
     ID is a job's number, the id of a ticket or lease, the beginning of one, or a task's
     name. If there is no such thing, or the name fits several, the exit code is 1.
@@ -71,17 +86,31 @@ def command(name: str, *, as_json: bool) -> None:
         if name.isascii() and name.isdecimal():
             found = _of_job(governor, snapshot, int(name), as_json=as_json)
         else:
-            release = None if _is_there(snapshot, name) else _release(name)
+            is_live = is_there(snapshot, name)
+            release = None if is_live else _release(name)
             if release is not None:
                 _print(release, "released", _story_of_release(release), as_json=as_json)
                 return
-            found = find(snapshot, name)
-    if isinstance(found, WaitingView):
-        wait = _wait(snapshot, found)
-        _print(wait, "waiting", _story_of_wait(wait), as_json=as_json)
-    elif found is not None:
-        hold = _hold(snapshot, found)
-        _print(hold, "running", _story_of_hold(hold), as_json=as_json)
+            job = None if is_live else job_names.look_up(governor, name, among=UNFINISHED)
+            over = None if is_live or job is not None else why_finished.look_up(name)
+            if over is not None:
+                why_finished.show(over, as_json=as_json)
+                return
+            found = find(snapshot, name) if job is None else None
+            if found is not None and found.id == job_name(job_of(found.id) or 0):
+                job = job_of(found.id)
+            if job is not None:  # one that is held or has ended, or that nobody asks for yet
+                found = _of_job(governor, snapshot, job, as_json=as_json)
+        if found is None:
+            return
+        job = picture.job_behind(governor, found)
+        if isinstance(found, WaitingView):
+            wait = _wait(snapshot, found, job)
+            blocking = picture.job_behind(governor, wait.held_by[0]) if wait.held_by else None
+            _print(wait, "waiting", _story_of_wait(wait, blocking), as_json=as_json)
+        else:
+            hold = _hold(snapshot, found, job)
+            _print(hold, "running", _story_of_hold(hold), as_json=as_json)
 
 
 def _of_job(
@@ -92,12 +121,15 @@ def _of_job(
     # A queued job that has its lease already is about to start, and that is another story.
     leases = () if details.job.state == "queued" else snapshot.leases
     everyone: tuple[LeaseView | WaitingView, ...] = (*leases, *snapshot.waiting)
-    tickets = [one for one in everyone if job_of(one.id) == job]
+    named = [one for one in everyone if job_of(one.id) == job]
+    tickets = [one for one in named if picture.job_behind(governor, one) == job]
     if tickets and tickets[0].id != job_name(job):
         return tickets[0]
     if as_json:
-        facts = {name: value for name, value in asdict(details).items() if name != "options"}
-        output.as_json({"state": details.job.state, **facts})
+        facts = asdict(details)
+        del facts["options"]
+        # As `show` has it: "attempts" is how many, everywhere, and "runs" are they.
+        output.as_json({**facts, **details.job.as_dict(), "runs": facts["attempts"]})
     else:
         from headway.cli.why_job import story  # noqa: PLC0415
 
@@ -115,7 +147,7 @@ def _print(facts: _Facts, state: str, story: Iterable[str], *, as_json: bool) ->
 # -- a ticket ---------------------------------------------------------------------------
 
 
-def _wait(snapshot: Snapshot, ticket: WaitingView) -> _Wait:
+def _wait(snapshot: Snapshot, ticket: WaitingView, job: int | None) -> _Wait:
     at = ticket.blocked_by.key
     line = [other for other in snapshot.waiting if other.blocked_by.key == at]
     collected = keys.path(ticket.keys)
@@ -126,10 +158,12 @@ def _wait(snapshot: Snapshot, ticket: WaitingView) -> _Wait:
         room_on=tuple(key for key in collected[: collected.index(at)] if key in limited),
         in_front=tuple(other for other in line if other.position < ticket.position),
         held_by=tuple(snapshot.leases_on(at)),
+        job=job,
     )
 
 
-def _story_of_wait(wait: _Wait) -> Iterable[str]:
+def _story_of_wait(wait: _Wait, blocking: int | None) -> Iterable[str]:
+    """``blocking`` is the job that holds the key longest, if one does."""
     ticket, limit = wait.ticket, wait.limit
     yield f"{called(ticket)} waits for {_wanted(ticket)}."
     yield f"  since      {output.age(ticket.since)} ({output.clock(ticket.since)})"
@@ -158,17 +192,20 @@ def _story_of_wait(wait: _Wait) -> Iterable[str]:
             for lease in wait.held_by
         )
     yield "\nWhat you can do:"
-    yield from _steps(_remedies(wait))
+    yield from _steps(_remedies(wait, blocking))
 
 
 def _cause(wait: _Wait) -> str:
     limit, reason = wait.limit, wait.ticket.blocked_by.reason
+    if reason == "stopped":
+        return "it is stopped (Ctrl-Z): it keeps its place, and others pass it"
     use = f"{limit.used} of {limit.limit} in use"
     if limit.reserved:
         use += f", {limit.reserved} kept for tickets that wait elsewhere"
     if reason == "possible_deadlock":
         return (
-            f"{limit.key} is held only by callers that wait themselves ({use}): a possible deadlock"
+            f"whoever holds {limit.key} ({use}) may be waiting for this very ticket, or for"
+            " others that wait: a possible deadlock"
         )
     return f"{limit.key} is {pacing.trouble(limit, wait.ticket.blocked_by)}, {use}"
 
@@ -176,7 +213,13 @@ def _cause(wait: _Wait) -> str:
 def _what_follows(wait: _Wait) -> Iterable[str]:
     """What will happen by itself, and when."""
     limit, reason = wait.limit, wait.ticket.blocked_by.reason
-    if reason == "cooling":
+    if reason == "possible_deadlock":
+        yield "  then       perhaps nothing. In the program: let the inner request run on its"
+        yield '             caller\'s slot (parent="current", or lease.environ() for a child'
+        yield "             process), or leave the outer block before waiting for the inner one"
+    elif reason == "stopped":
+        yield "  then       it waits again at its place when it goes on: type fg in its shell"
+    elif reason == "cooling":
         at = f"at {output.clock(limit.cooling_until)} " if limit.cooling_until else ""
         yield f"  then       {at}one request goes first; when it was answered, the others follow"
     elif reason == "settling":
@@ -191,18 +234,29 @@ def _what_follows(wait: _Wait) -> Iterable[str]:
 
 
 def _outlook(ticket: WaitingView) -> str:
+    if ticket.stopped:
+        return "until it goes on, and longer if its turn has not come by then"
     if ticket.blocked_by.reason == "paused":
         return "until somebody resumes it"
     if ticket.blocked_by.reason == "cooling" and ticket.estimated_wait_seconds is None:
         return "until the one request that goes first was answered"
+    if ticket.blocked_by.reason == "possible_deadlock":
+        return "for ever, if nobody does anything"
     if ticket.estimated_wait_seconds is None:
         return "unknown: nothing was given back here yet"
+    if ticket.estimated_wait_range is not None:
+        low, high = map(output.length, ticket.estimated_wait_range)
+        between = f"about {high}" if low == high else f"{low} to {high}"
+        return f"{between}: little is known yet of how long such commands take"
     return f"about {output.length(ticket.estimated_wait_seconds)}"
 
 
-def _remedies(wait: _Wait) -> Iterable[tuple[str, str]]:
+def _remedies(wait: _Wait, blocking: int | None) -> Iterable[tuple[str, str]]:
     at, limit, reason = wait.limit.key, wait.limit.limit, wait.ticket.blocked_by.reason
     budget = wait.limit.requests_per_minute
+    if reason == "stopped":
+        yield f"headway cancel {wait.ticket.id}", "end it"
+        return
     if wait.limit.paused:
         yield f"headway resume {at}", "let people in again"
     elif reason == "cooling":
@@ -213,33 +267,54 @@ def _remedies(wait: _Wait) -> Iterable[tuple[str, str]]:
     elif isinstance(limit, int) and reason != "settling":
         yield f"headway limits set {at} {max(limit, wait.limit.used) + 1}", "let one more in"
     if wait.held_by and reason not in ("cooling", "budget", "settling"):
-        longest = wait.held_by[0]
-        yield f"headway release {longest.id}", "take back the slot that is held longest"
-    yield f"headway cancel {wait.ticket.id}", "give up this ticket"
+        if blocking is not None:
+            yield f"headway cancel {blocking}", "end the job that holds its slot longest"
+        else:
+            longest = wait.held_by[0].id
+            yield f"headway release {longest}", "take back the slot that is held longest"
+    if wait.job is not None:
+        if wait.ticket.position > 1:
+            yield f"headway move {wait.job} --first", "put it in front of everyone"
+        yield f"headway cancel {wait.job}", "give up this job"
+    else:
+        yield f"headway cancel {wait.ticket.id}", "give up this ticket"
 
 
 # -- a lease ----------------------------------------------------------------------------
 
 
-def _hold(snapshot: Snapshot, lease: LeaseView) -> _Hold:
+def _hold(snapshot: Snapshot, lease: LeaseView, job: int | None) -> _Hold:
     held = keys.path(lease.keys)
     return _Hold(
         lease=lease,
         limits=tuple(limit for limit in snapshot.limits if limit.key in held),
         waiting=sum(ticket.blocked_by.key in held for ticket in snapshot.waiting),
+        job=job,
     )
 
 
 def _story_of_hold(hold: _Hold) -> Iterable[str]:
     lease = hold.lease
-    yield f"{called(lease)} runs; it holds {output.joined(lease.keys)}{_weight(lease)}."
+    does = "is stopped (Ctrl-Z), and" if lease.stopped else "runs; it"
+    yield f"{called(lease)} {does} holds {output.joined(lease.keys)}{_weight(lease)}."
     yield f"  since      {output.age(lease.since)} ({output.clock(lease.since)})"
     yield f"  held by    {_process(lease)}"
     for number, limit in enumerate(hold.limits):
         yield f"  {'' if number else 'counts on':<9}  {_place(limit)}"
     yield f"  waiting    {hold.waiting or 'nobody'} at these keys"
     yield "\nWhat you can do:"
-    yield from _steps([(f"headway release {lease.id}", f"take its slot back; {afterwards(lease)}")])
+    if hold.job is not None:
+        yield from _steps(
+            [
+                (f"headway logs -f {hold.job}", "see what it writes"),
+                (f"headway cancel {hold.job}", "end this job and all its processes"),
+            ]
+        )
+        return
+    steps = [(f"headway release {lease.id}", f"take its slot back; {afterwards(lease)}")]
+    if ending_runs.is_run(lease):
+        steps.insert(0, (f"headway cancel {lease.id}", "end it with SIGTERM"))
+    yield from _steps(steps)
 
 
 def _place(limit: LimitView) -> str:
@@ -251,10 +326,6 @@ def _place(limit: LimitView) -> str:
 
 
 # -- a lease that was taken back ------------------------------------------------------------
-
-
-def _is_there(snapshot: Snapshot, name: str) -> bool:
-    return bool(matching(snapshot.waiting, name) or matching(snapshot.leases, name))
 
 
 def _release(name: str) -> Release | None:

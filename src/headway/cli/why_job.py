@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from headway import sizes
@@ -27,6 +28,8 @@ def story(jobs: Jobs, details: Details) -> Iterator[str]:
         yield f"Job {job.id} is held until somebody approves it."
         yield f"\n  headway approve {job.id}"
         yield f"  headway cancel {job.id}"
+    elif job.retry_at is not None:
+        yield from _retry(details, job.retry_at)
     elif details.after:
         yield f"Job {job.id} waits until other jobs have succeeded:"
         for other in details.after:
@@ -38,6 +41,17 @@ def story(jobs: Jobs, details: Details) -> Iterator[str]:
         yield f"Job {job.id} has its slot, and starts when there is more memory: {short}."
     else:
         yield f"Job {job.id} is {job.state}; it is about to be seen to."
+
+
+def _retry(details: Details, at: float) -> Iterator[str]:
+    job, last = details.job.id, details.attempts[-1]
+    reason = f" ({output.clean(last.end_reason)})" if last.end_reason else ""
+    left = output.length(max(1.0, at - time.time()))
+    yield f"Job {job} {last.state}{reason}, and is retried in {left}:"
+    yield f"  retry {details.retried} of {details.retries}; each waits twice as long, up to 10 min"
+    yield f"\n  headway retry {job}   run it now"
+    yield f"  headway cancel {job}  give it up"
+    yield f"  headway logs {job}    what it wrote"
 
 
 def _memory_short(jobs: Jobs) -> str | None:

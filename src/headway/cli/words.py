@@ -65,7 +65,7 @@ class Given:
             word, equals, value = rest.pop(0).partition("=")
             option = known.get(word)
             if option is None:
-                raise self.wrong(f"there is no option {word}")
+                raise self.wrong(f"there is no option {word}{_hint(word, known)}")
             if option.takes and not equals:
                 if not rest or rest[0] == "--":
                     raise self.wrong(f"{word} needs a value: {word} {option.takes}")
@@ -127,6 +127,13 @@ class Given:
             return text
         option = f"--{name.replace('_', '-')}"
         return self.check(text, lambda _: durations.from_text(text, name=option))
+
+
+def _hint(word: str, known: dict[str, Option]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def as_click(

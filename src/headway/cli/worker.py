@@ -10,20 +10,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway import config, stores
-from headway.cli import Failure, output
+from headway import config, detached, ownership, stores
+from headway.cli import Failure, opening, output
 from headway.cli.arguments import duration
 from headway.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from headway.jobs.post import Post
+    from collections.abc import Callable
+    from typing import TypeVar
 
-_RUNS_ALREADY = 1
+    from headway.jobs.board import Board
+
+    T = TypeVar("T")
+
+_RUNS_ALREADY = _NOT_OURS = 1
 _LOOK_SECONDS = 0.01
 
 
 @click.group("worker", invoke_without_command=True)
-@click.option("--detach", is_flag=True, help="Work in the background; its words go to worker.log.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Work in the background; it writes to logs/worker.log in the home.",
+)
 @click.option(
     "--idle-exit",
     metavar="TIME",
@@ -46,6 +55,7 @@ def command(context: click.Context, *, detach: bool, idle_exit: float | None) ->
     """
     if context.invoked_subcommand is not None:
         return None
+    opening.refuse_off()
     if detach:
         return _detach(idle_exit)
     return work(idle_exit)
@@ -55,11 +65,13 @@ def work(idle_exit_seconds: float | None) -> int:
     """Be the worker until told to stop."""
     from headway.jobs import orders  # noqa: PLC0415
     from headway.jobs.api import IN_THE_HOME  # noqa: PLC0415
+    from headway.jobs.database import refuse_foreign  # noqa: PLC0415
     from headway.jobs.post import Post  # noqa: PLC0415
     from headway.jobs.worker import Worker  # noqa: PLC0415
 
     settings = config.load()
-    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    ownership.make_home(settings.home)
+    refuse_foreign(settings.home)
     post = Post(settings.home)
     while True:
         if not post.take(stores.server_of(settings) or IN_THE_HOME):
@@ -69,7 +81,7 @@ def work(idle_exit_seconds: float | None) -> int:
             os.environ.pop(mark, None)
         sys.argv = ["headway", "worker"]
         os.chdir("/")
-        worker = Worker(settings, say=_say, idle_exit_seconds=idle_exit_seconds)
+        worker = Worker(settings, post=post, say=_say, idle_exit_seconds=idle_exit_seconds)
         worker.run()
         post.leave()
         # Somebody may have seen us at our post and relied on that, just before we left it.
@@ -93,41 +105,63 @@ def stop(*, now: bool) -> int:
     from headway.jobs.post import Post  # noqa: PLC0415
 
     post = Post(config.home_directory())
-    pid = _pid(post)
-    if pid is None or not _tell(pid, signal.SIGQUIT if now else signal.SIGTERM):
+    try:
+        holder = post.holder()
+        pid = None if holder is None else holder[0]
+        is_told = pid is not None and _tell(pid, signal.SIGQUIT if now else signal.SIGTERM)
+    except PermissionError:
+        raise Failure(_whose_worker(), _NOT_OURS) from None
+    if not is_told:
+        _note_off()
         output.data("No worker runs.")
         return 0
     if "HEADWAY_JOB" in os.environ:  # it waits for us
+        _note_off()
         output.data(f"Worker {pid} stops when this job and all others have ended.")
         return 0
     if not now and _may_run_something():
         output.talk(f"worker {pid} finishes what runs; --now would end it")
     post.wait_until_free()
+    _note_off()
     output.data(f"Worker {pid} stopped.")
     return 0
 
 
+def _whose_worker() -> str:
+    home = config.home_directory()
+    owner = ""
+    for path in (home, os.path.join(home, "worker.lock")):
+        try:
+            owner = f" (uid {os.stat(path).st_uid})"
+        except OSError:
+            break
+    return f"the worker of {home} belongs to another user{owner}; only they can stop it"
+
+
+def _note_off() -> None:
+    """Have commands that only look start no other, until somebody asks for one."""
+    from headway.jobs.worker_presence import note_off  # noqa: PLC0415
+
+    _on_board(lambda board: note_off(board, "its worker was stopped by hand"))
+
+
 def _may_run_something() -> bool:
     """Whether a job runs; also if that cannot be found out."""
+    return _on_board(lambda board: bool(board.under_way())) is not False
+
+
+def _on_board(work: Callable[[Board], T]) -> T | None:
+    """Do this with the board; nothing if there is none, or it cannot be opened."""
     from headway.jobs.board import Board  # noqa: PLC0415
 
     try:
         board = Board(config.load())
         try:
-            return bool(board.under_way())
+            return work(board) if board.database.exists() else None
         finally:
             board.database.close()
     except (ConfigError, StoreUnavailable):
-        return True
-
-
-def _pid(post: Post) -> int | None:
-    """Of the worker, as soon as it has said that."""
-    while (holder := post.holder()) is not None:
-        if holder[0]:
-            return holder[0]
-        time.sleep(_LOOK_SECONDS)
-    return None
+        return None
 
 
 def _tell(pid: int, signum: int) -> bool:
@@ -139,11 +173,13 @@ def _tell(pid: int, signum: int) -> bool:
 
 
 def _detach(idle_exit: float | None) -> int:
+    from headway.jobs.database import refuse_foreign  # noqa: PLC0415
     from headway.jobs.post import Post  # noqa: PLC0415
     from headway.jobs.starting import start_worker  # noqa: PLC0415
 
     settings = config.load()
-    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    ownership.make_home(settings.home)
+    refuse_foreign(settings.home)
     post = Post(settings.home)
     if post.holder() is not None:
         output.talk(_who_runs(post))
@@ -151,8 +187,8 @@ def _detach(idle_exit: float | None) -> int:
     options = [] if idle_exit is None else ["--idle-exit", f"{idle_exit:g}"]
     pid = start_worker(settings.home, *options)
     while post.holder() is None:
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            log = os.path.join(settings.home, "logs", "worker.log")
+        if detached.has_ended(pid):
+            log = detached.log_path(settings.home, "worker")
             raise Failure(f"the worker ended at once; see {log}", _RUNS_ALREADY)
         time.sleep(_LOOK_SECONDS)
     output.data(f"Worker {pid} runs in the background.")

@@ -16,6 +16,7 @@ _TOKENS_IN = re.compile(rb'"(?:input_tokens|prompt_tokens|promptTokenCount)"\s*:
 _TOKENS_OUT = re.compile(
     rb'"(?:output_tokens|completion_tokens|candidatesTokenCount)"\s*:\s*(\d{1,15})'
 )
+_SECONDS_FROM_MS = 10_000
 
 
 if TYPE_CHECKING:
@@ -80,17 +81,48 @@ def as_json(noted: Noted) -> str:
     return json.dumps(entry(noted))
 
 
+# A row has these columns. Those of any length come last.
+_COLUMNS = (
+    ("TIME", 8),
+    ("STATUS", 6),
+    ("WAITED", 7),
+    ("FIRST BYTE", 10),
+    ("TOTAL", 7),
+    ("BYTES", 8),
+    ("TOKENS", 11),
+    ("KEY", 26),
+    ("TASK", 12),
+    ("REQUEST", 32),
+    ("OUTCOME", 7),
+)
+
+
+def _row(values: Sequence[object]) -> str:
+    cells = [f"{value!s:{width}}" for (_, width), value in zip(_COLUMNS, values, strict=True)]
+    return "  ".join(cells).rstrip()
+
+
+HEADER = _row([name for name, _ in _COLUMNS])
+
+
 def as_text(noted: Noted) -> str:
-    """One line for people."""
+    """One line for people, in the columns of ``HEADER``."""
     told = entry(noted)
-    tokens = f" {told['tokens_in'] or '?'}+{told['tokens_out'] or '?'} tokens"
-    line = (
-        f"{time.strftime('%H:%M:%S')} {told['status'] or '-'} {told['key'] or '-'}"
-        f" {told['task'] or '-'} {told['method'] or '-'} {told['path'] or '-'}"
-        f" waited {told['waited_ms']} ms{' on fillers' if told['kept_waiting'] else ''},"
-        f" first byte {_shown(told['first_byte_ms'])},"
-        f" total {told['total_ms']} ms, {told['bytes']} bytes{tokens if told['tokens_out'] else ''}"
-        f" {told['outcome']}"
+    tokens = f"{told['tokens_in'] or '?'}+{told['tokens_out']}" if told["tokens_out"] else "-"
+    line = _row(
+        (
+            time.strftime("%H:%M:%S"),
+            told["status"] or "-",
+            f"{_shown(told['waited_ms'])}{'*' if told['kept_waiting'] else ''}",
+            _shown(told["first_byte_ms"]),
+            _shown(told["total_ms"]),
+            told["bytes"],
+            tokens,
+            told["key"] or "-",
+            told["task"] or "-",
+            f"{told['method'] or '-'} {told['path'] or '-'}",
+            told["outcome"],
+        )
     )
     return "".join(char if char.isprintable() else "?" for char in line)
 
@@ -104,4 +136,8 @@ def _most(pattern: re.Pattern[bytes], glimpses: Sequence[bytes]) -> int | None:
 
 
 def _shown(milliseconds: object) -> str:
-    return "-" if milliseconds is None else f"{milliseconds} ms"
+    if not isinstance(milliseconds, int):
+        return "-"
+    if milliseconds < _SECONDS_FROM_MS:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s"

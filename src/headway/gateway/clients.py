@@ -1,7 +1,8 @@
 """A client's connection: one request after another, each answered before the next is read.
 
-While a request waits for its turn or for its answer, the connection is read on, because only
-so is it noticed that the client has gone. What comes early is kept for later.
+While a request waits for its slot or for its answer, the connection is still read, because that
+is how a disconnect is noticed. What the client sends early is kept for the next request, up to
+``_MAX_EARLY_BYTES``; then reading pauses until the present request has ended.
 """
 
 from __future__ import annotations
@@ -23,41 +24,49 @@ if TYPE_CHECKING:
     from headway.gateway.heads import Headers
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_MOST_EARLY_BYTES = 65_536
+_MAX_EARLY_BYTES = 65_536
 # So that a connection is reset, not ended: its end would pass for that of the body.
 _WITHOUT_A_WORD = struct.pack("ii", 1, 0)
 _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _HEAD_TOO_LARGE = 400, 408, 413, 431
-_UPGRADE_REQUIRED = 426
+_UPGRADE_REQUIRED, _UNAVAILABLE = 426, 503
+# A body may take this many times as long as the headers: it may be large and its line slow.
+_BODY_PATIENCE = 10
 
 
 class Bounds:
-    """How much and how slow a client may send."""
+    """How much and how slowly clients may send; one object for all connections."""
 
-    __slots__ = ("body_bytes", "head_bytes", "patience_seconds")
+    __slots__ = ("body_bytes", "free_bytes", "head_bytes", "patience_seconds")
 
-    def __init__(self, *, body_bytes: int, head_bytes: int, patience_seconds: float) -> None:
+    def __init__(
+        self, *, body_bytes: int, all_bodies_bytes: int, head_bytes: int, patience_seconds: float
+    ) -> None:
         self.body_bytes, self.head_bytes = body_bytes, head_bytes
         self.patience_seconds = patience_seconds
+        # What is left for the bodies of all requests that are under way.
+        self.free_bytes = max(body_bytes, all_bodies_bytes)
 
 
 class Request:
-    """A request that has come in whole."""
+    """A request that has come in whole, or was refused by its headers."""
 
-    __slots__ = ("body", "client", "head", "trailers")
+    __slots__ = ("body", "client", "head", "refusal", "trailers")
 
-    def __init__(self, client: Client, head: RequestHead) -> None:
-        self.client, self.head = client, head
+    def __init__(self, client: Client, head: RequestHead, refusal: Refused | None) -> None:
+        self.client, self.head, self.refusal = client, head, refusal
         self.body = b""
         self.trailers: Headers = []
 
 
 if TYPE_CHECKING:
+    Refused = tuple[int, str]
 
     class Desk(Protocol):
         """Who answers the requests."""
 
         def welcome(self, client: Client) -> None: ...
         def farewell(self, client: Client) -> None: ...
+        def refusal(self, head: RequestHead) -> Refused | None: ...
         def answer(self, request: Request) -> Coroutine[None, None, None]: ...
         def turned_away(self, head: RequestHead, status: int, why: str) -> None: ...
 
@@ -70,8 +79,12 @@ class Client(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._head = RequestHead()
-        self._pieces: list[bytes] = []
-        self._head_bytes = self._body_bytes = 0
+        self._refusal: Refused | None = None
+        # Not a list of pieces: an object for each would cost 27 times a chunk of two bytes.
+        self._body: bytes | bytearray = b""
+        self._head_bytes = self._field_bytes = 0
+        # What this connection has taken of ``Bounds.free_bytes``.
+        self._kept_bytes = 0
         self._trailers: Headers = []
         self._has_begun = self._is_in_body = False
         self._early = b""
@@ -85,6 +98,7 @@ class Client(asyncio.Protocol):
         self.is_gone = self.is_draining = self.was_cut = self._is_deaf = False
         # Since when we wait for it: for a request, or until it takes what we send.
         self.waits_since: float | None = self._loop.time()
+        self._began_at = 0.0
 
     # -- the connection ---------------------------------------------------------------
 
@@ -97,6 +111,7 @@ class Client(asyncio.Protocol):
         del error
         self.is_gone = True
         self.waits_since = None
+        self._forget_bodies()
         if self._answering is None:
             self._desk.farewell(self)
         elif not self._has_ended:  # otherwise only the clearing up is left
@@ -132,11 +147,17 @@ class Client(asyncio.Protocol):
 
     def look_at_the_clock(self, now: float) -> None:
         """End what takes too long: a request that trickles in, an answer that nobody takes."""
-        if self.waits_since is None or now - self.waits_since < self._bounds.patience_seconds:
+        if self.waits_since is None:
             return
+        patience = self._bounds.patience_seconds
+        is_silent = now - self.waits_since >= patience
         if self._has_begun and self._answering is None:
-            self._refuse(_TOO_SLOW, "the request did not come in time")
-        else:
+            # The whole of it counts as well: a byte now and then must not keep a connection.
+            if is_silent or now - self._began_at >= patience * (
+                _BODY_PATIENCE if self._is_in_body else 1
+            ):
+                self._refuse(_TOO_SLOW, "the request did not arrive in time")
+        elif is_silent:
             self._transport.abort()
 
     def drain(self) -> None:
@@ -158,8 +179,8 @@ class Client(asyncio.Protocol):
             return
         if self._answering is not None:
             self._early += data
-            if len(self._early) > _MOST_EARLY_BYTES:
-                self._transport.abort()
+            if len(self._early) > _MAX_EARLY_BYTES:
+                self._transport.pause_reading()
             return
         self._feed(data)
 
@@ -187,6 +208,8 @@ class Client(asyncio.Protocol):
 
     def _parse_as_what_it_is(self, rest: bytes) -> None:
         """Another protocol is wished for. None is spoken here, and the body is still to come."""
+        if self._is_deaf:
+            return
         head = self._head
         lines = [pair for pair in head.lines if pair[0].lower() != b"upgrade"]
         first_line = b"%b %b HTTP/%b" % (head.method, head.target, head.version.encode())
@@ -196,14 +219,19 @@ class Client(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._has_begun = True
-        self._head, self._pieces, self._trailers = RequestHead(), [], []
-        self._body_bytes = 0
+        self._began_at = self._loop.time()
+        self._head, self._body, self._trailers = RequestHead(), b"", []
+        self._refusal, self._field_bytes = None, 0
 
     def on_url(self, part: bytes) -> None:
         self._head.target += part
+        self._field_bytes += len(part)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         (self._trailers if self._is_in_body else self._head.lines).append((name, value))
+        self._field_bytes += len(name) + len(value) + len(b": \r\n")
+        if self._field_bytes > self._bounds.head_bytes:
+            self._refuse(_HEAD_TOO_LARGE, "the request's headers are too large")
 
     def on_headers_complete(self) -> None:
         self._is_in_body = True
@@ -211,26 +239,50 @@ class Client(asyncio.Protocol):
         head.method = self._parser.get_method()
         head.version = self._parser.get_http_version()
         head.keeps_alive = self._parser.should_keep_alive()
-        is_asked = head.raw(b"expect").lower() == b"100-continue"
-        if is_asked and self._answering is None:
+        if self._is_deaf:
+            return
+        self._refusal = self._desk.refusal(head) or self._too_large(head.raw(b"content-length"))
+        if self._answering is not None:
+            return  # several came at once: this one has its turn when it is complete
+        if self._refusal is not None:
+            self._refuse(*self._refusal)
+        elif head.raw(b"expect").lower() == b"100-continue":
             self._transport.write(_CONTINUE)
 
+    def _too_large(self, content_length: bytes) -> Refused | None:
+        is_too_large = content_length and int(content_length) > self._bounds.body_bytes
+        return (_TOO_LARGE, "the request's body is too large") if is_too_large else None
+
     def on_body(self, piece: bytes) -> None:
-        self._head_bytes = 0  # from here on of the trailers
-        self._body_bytes += len(piece)
-        if self._body_bytes > self._bounds.body_bytes:
+        self._head_bytes = self._field_bytes = 0  # from here on of the trailers
+        if self._is_deaf or self._refusal is not None:
+            return
+        size = len(piece)
+        if len(self._body) + size > self._bounds.body_bytes:
             self._refuse(_TOO_LARGE, "the request's body is too large")
+            return
+        if size > self._bounds.free_bytes:
+            self._refuse(
+                _UNAVAILABLE,
+                "the bodies of the requests under way fill gateway.max_bodies; try again later",
+            )
+            return
+        self._bounds.free_bytes -= size
+        self._kept_bytes += size
+        if not self._body:
+            self._body = piece
+        elif isinstance(self._body, bytearray):
+            self._body += piece
         else:
-            self._pieces.append(piece)
+            self._body = bytearray(self._body) + piece
 
     def on_message_complete(self) -> None:
         if self._is_deaf or self._wishes_for_another_protocol():
             return
-        request = Request(self, self._head)
-        pieces = self._pieces
-        request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        request = Request(self, self._head, self._refusal)
+        request.body = bytes(self._body)
         request.trailers = self._trailers
-        self._pieces = []
+        self._body = b""
         self._has_begun = self._is_in_body = False
         self._head_bytes = 0
         if self._answering is None:
@@ -249,8 +301,14 @@ class Client(asyncio.Protocol):
         self._answering = self._loop.create_task(self._desk.answer(request))
         self._answering.add_done_callback(self._answered)
 
+    def _forget_bodies(self) -> None:
+        self._bounds.free_bytes += self._kept_bytes
+        self._kept_bytes = 0
+
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._answering = None
+        if not self._queued:
+            self._forget_bodies()
         if not task.cancelled() and task.exception() is not None:
             self._loop.call_exception_handler(
                 {"message": "a request could not be answered", "exception": task.exception()}
@@ -268,6 +326,7 @@ class Client(asyncio.Protocol):
             return
         if self._early:
             early, self._early = self._early, b""
+            self._transport.resume_reading()
             self._feed(early)
 
     def _refuse(self, status: int, why: str) -> None:
@@ -280,8 +339,9 @@ class Client(asyncio.Protocol):
         if self._answering is not None or self._is_deaf:
             return
         self._is_deaf, self._has_begun = True, False
-        headers = {"content-type": "text/plain; charset=utf-8"}
-        self.reply(self._head, status, headers, f"headway: {why}\n".encode())
+        self._body = b""
+        self._forget_bodies()
+        self.refuse(self._head, status, why)
         self._transport.write_eof()
         self._desk.turned_away(self._head, status, why)
 
@@ -314,6 +374,13 @@ class Client(asyncio.Protocol):
         if head.method != b"HEAD":
             self.send(body)
         self.end([])
+
+    def refuse(self, head: RequestHead, status: int, why: str) -> None:
+        """Send a refusal of our own."""
+        headers = {"content-type": "application/json"}
+        if status == _UNAVAILABLE:
+            headers["retry-after"] = "5"
+        self.reply(head, status, headers, heads.own_body({"error": why}))
 
     def send(self, piece: bytes) -> None:
         """Send the next piece of a body, with the next ``flush``."""

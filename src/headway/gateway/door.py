@@ -1,8 +1,8 @@
-"""Who may come in: programs of this machine, or whoever knows the token; no web page.
+"""Access control: programs of this machine, or those that have the token; no web page.
 
 A page in a browser can send requests to addresses of this machine, and by a name that first
-leads elsewhere and then here it can even read the answers. But it cannot choose the headers Host
-and Origin that the browser sends with them.
+leads elsewhere and then here it can even read the answers. But it cannot choose the headers Host,
+Origin and Sec-Fetch-Site that the browser sends with them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import hmac
 import ipaddress
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from headway import base_urls
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from headway.gateway.heads import RequestHead
 
 _TOKEN_PATH = b"/k/"
+_BAD_REQUEST, _FORBIDDEN, _METHOD_NOT_ALLOWED = 400, 403, 405
+_REFUSED_METHODS = (b"CONNECT", b"TRACE")
 
 
 class Door:
@@ -27,9 +30,27 @@ class Door:
         self._token = None if token is None else token.encode()
         self._own_host = host.lower()
 
-    def refusal(self, head: RequestHead) -> str:
-        """Why the request may not come in; empty if it may. Takes a token out of its path."""
+    def refusal(self, head: RequestHead) -> tuple[int, str] | None:
+        """A status and the reason, if the request is refused. Takes a token out of its path."""
+        if head.method in _REFUSED_METHODS:
+            return _METHOD_NOT_ALLOWED, f"{head.method.decode()} is not allowed here"
         self.take_token(head)
+        why = self._misplaced_token(head) or self._stranger(head) or self._web_page(head)
+        if why:
+            return _FORBIDDEN, why
+        path = unquote_to_bytes(head.target.partition(b"?")[0])
+        if b".." in path.replace(b"\\", b"/").split(b"/"):
+            return _BAD_REQUEST, "the path must not contain '..'"
+        return None
+
+    def _misplaced_token(self, head: RequestHead) -> str:
+        """Refuse a token elsewhere in the path; the log and the provider must not see it."""
+        if self._token is None or self._token not in unquote_to_bytes(head.target):
+            return ""
+        head.target = unquote_to_bytes(head.target).replace(self._token, b"TOKEN")
+        return "the token is in the wrong place; put /k/TOKEN in front of the path"
+
+    def _stranger(self, head: RequestHead) -> str:
         is_known = self._is_known(head)
         if self._token is not None and not is_known:
             if _given(head):
@@ -38,9 +59,16 @@ class Door:
                 return "a token is needed: x-headway-token, or /k/TOKEN in front of the path"
         if not is_known and not self._is_ours(head.get("host")):
             return f"Host is {head.get('host')!r}, which is not this machine"
+        return ""
+
+    def _web_page(self, head: RequestHead) -> str:
         origin = head.get("origin")
-        if origin and not self._is_ours(origin.partition("://")[2].partition("/")[0]):
+        if origin:
+            if self._is_ours(origin.partition("://")[2].partition("/")[0]):
+                return ""
             return f"a web page of {origin!r} may not use this"
+        if head.raw(b"sec-fetch-site").lower() == b"cross-site":  # an <img>, which has no Origin
+            return "a web page of another site may not use this"
         return ""
 
     @staticmethod

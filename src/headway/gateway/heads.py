@@ -6,6 +6,7 @@ the message is left out.
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -154,3 +155,8 @@ def phrase(status: int) -> bytes:
 def plain(headers: Mapping[str, str]) -> Headers:
     """Headers of our own."""
     return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def own_body(told: Mapping[str, object]) -> bytes:
+    """The body of an answer of the gateway's own."""
+    return json.dumps({"headway": told}).encode() + b"\n"

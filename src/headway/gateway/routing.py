@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from headway.errors import ConfigError
+from headway.gateway.compression import decompressed
 from headway.gateway.dialects import dialect_of
 from headway.gateway.lines import Lines
 from headway.keys import agent_llm_key
@@ -71,6 +72,12 @@ class Routes:
         missing = [each for each in variables.values() if not environ.get(each)]
         if missing:
             raise ConfigError(f"gateway.credentials: {', '.join(missing)} is not set")
+        for each in variables.values():
+            if not environ[each].isprintable():
+                raise ConfigError(
+                    f"gateway.credentials: the value of {each} contains a line break or another"
+                    " control character, which no header may contain; set it without that"
+                )
         self._upstreams = {
             name: Upstream(
                 name,
@@ -93,7 +100,7 @@ class Routes:
     def find(self, head: RequestHead) -> Route | None:
         """The route of a request; none if its path names no upstream."""
         target = head.target
-        task = head.get("x-headway-task") or None
+        task = _text(head.raw(b"x-headway-task")) or None
         if target.startswith(b"/t/"):
             named, _, rest = target[3:].partition(b"/")
             task = task or unquote(named.decode("latin-1")) or None
@@ -109,7 +116,7 @@ class Routes:
         path = route.path.partition("?")[0]
         if path.endswith(self._exempt) or not request.body:
             return None
-        model = in_path(path) or in_body(request.body, request.head.get("content-type"))
+        model = in_path(path) or self._model_in_body(request)
         priority = request.head.get("x-headway-priority")
         asked = (route.name, model, route.task, priority)
         target = self._targets.get(asked)
@@ -119,6 +126,11 @@ class Routes:
             target = self._targets[asked] = self._new(route, model, priority)
         return target
 
+    def _model_in_body(self, request: Request) -> str | None:
+        head, limit = request.head, self._settings.gateway_max_body_bytes
+        body = decompressed(request.body, head.get("content-encoding"), max_bytes=limit)
+        return in_body(body, head.get("content-type"))
+
     def _new(self, route: Route, model: str | None, priority: str) -> Target:
         key = key_of(route.name, model)
         keys = [key]
@@ -127,7 +139,7 @@ class Routes:
         slot = self._governor.slot(
             *keys,
             task=route.task,
-            priority=int(priority) if priority else 0,
+            priority=_whole_number(priority) if priority else 0,
             timeout=self._settings.gateway_timeout_seconds,
         )
         return Target(self._governor, key, key_of(route.name, None), slot)
@@ -141,3 +153,19 @@ class Routes:
         """Close those that are idle."""
         for lines in self.lines:
             lines.close()
+
+
+def _whole_number(priority: str) -> int:
+    try:
+        return int(priority)
+    except ValueError:
+        raise ConfigError(
+            f"x-headway-priority must be a whole number from -100 to 100, got {priority[:40]!r}"
+        ) from None
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

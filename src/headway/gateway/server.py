@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import weakref
 from typing import TYPE_CHECKING
 
 from headway import config
 from headway.config import Settings
 from headway.errors import ConfigError, HeadwayError
+from headway.gateway import heads
 from headway.gateway.access_log import TurnedAway
 from headway.gateway.clients import Bounds, Client
 from headway.gateway.door import Door, is_loopback
@@ -68,6 +68,7 @@ class Gateway:
         self._door = Door(self._host, settings.gateway_token)
         self._bounds = Bounds(
             body_bytes=settings.gateway_max_body_bytes,
+            all_bodies_bytes=settings.gateway_max_bodies_bytes,
             head_bytes=_HEAD_BYTES,
             patience_seconds=settings.gateway_patience_seconds,
         )
@@ -162,12 +163,15 @@ class Gateway:
         if not self._clients:
             self._nobody_left.set()
 
+    def refusal(self, head: RequestHead) -> tuple[int, str] | None:
+        """Why a request is refused by its headers, before its body is read: a status and words."""
+        return self._door.refusal(head)
+
     async def answer(self, request: Request) -> None:
         """See one request through."""
         head = request.head
-        refusal = self._door.refusal(head)
-        if refusal:
-            self._turn_away(request, 403, refusal)
+        if request.refusal is not None:
+            self._turn_away(request, *request.refusal)
             return
         route = self.routes.find(head)
         if route is None:
@@ -202,19 +206,16 @@ class Gateway:
     def _answer_ourselves(self, request: Request) -> None:
         if request.head.asks_for_health:
             others = {"busy": self.busy - 1} if self._door.may_know(request.head) else {}
-            self._say(request, 200, {"status": "ok", **others})
+            headers = {"content-type": "application/json"}
+            told = heads.own_body({"status": "ok", **others})
+            request.client.reply(request.head, 200, headers, told)
         else:
             known = ", ".join(f"/{name}" for name in self.routes.upstreams)
             self._turn_away(request, 404, f"the path names no upstream; there are {known}")
 
     def _turn_away(self, request: Request, status: int, why: str) -> None:
-        self._say(request, status, {"error": why})
+        request.client.refuse(request.head, status, why)
         self.turned_away(request.head, status, why)
-
-    @staticmethod
-    def _say(request: Request, status: int, told: dict[str, object]) -> None:
-        body = json.dumps({"headway": told}).encode() + b"\n"
-        request.client.reply(request.head, status, {"content-type": "application/json"}, body)
 
 
 def _ours(settings: Settings) -> dict[str, object]:

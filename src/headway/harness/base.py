@@ -8,14 +8,14 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headway import durations, keys, limits
+from headway import aio, config, durations, keys, limits
 from headway.errors import ConfigError
 from headway.governor import Governor
 from headway.harness import blocking
 from headway.harness.execution import Execution
 from headway.harness.listening import JsonLines
 from headway.harness.order import order, word
-from headway.programs import check_variables
+from headway.programs import can_be_passed_on, check_variables
 from headway.telling import warn
 from headway.watchdogs import Chosen
 
@@ -73,6 +73,10 @@ class Harness:
         self.executable = os.fspath(executable or self.program)
         if isinstance(arguments, str):
             raise ConfigError(f"arguments must be a list of words, got {arguments!r}")
+        given: list[object] = [*arguments]
+        for one in given:
+            if not isinstance(one, str) or not can_be_passed_on(one):
+                raise ConfigError(f"arguments must be texts without a NUL, got {one!r}")
         self.arguments, self.env = list(arguments), check_variables("env", env or {})
         # Whether the agent may use its tools without asking; nobody is there who could answer.
         self.auto_approve = auto_approve
@@ -80,7 +84,9 @@ class Harness:
         # How the caller writes an option, for what watchdogs say.
         self.spelled: Callable[[str], str] = lambda name: name
         self._doubted: set[str] = set()
-        own = {"agent": limits.UNLIMITED, self.key(None): _concurrent(max_concurrent)}
+        most = _concurrent(max_concurrent)
+        most = limits.UNLIMITED if config.is_off() else most
+        own = {"agent": limits.UNLIMITED, self.key(None): most}
         self.guard = Governor("memory://", limits=own)
         # Otherwise the thread that looks after those who wait would stay.
         weakref.finalize(self, self.guard.close).atexit = False
@@ -105,6 +111,19 @@ class Harness:
     def preparation(self, program: str, environ: Mapping[str, str]) -> list[str] | None:
         """A command to be run before the program, if it needs that now."""
         del program, environ
+        return None
+
+    def cannot_resume(self, session: str) -> str | None:
+        """Why the program must not be started for this session; None if it may."""
+        del session
+        return None
+
+    def resumed_id(self, order: Order) -> str | None:
+        """The id that the session must report if the order continues one; None if any will do.
+
+        A program that reports another id has begun a new session, without what was said before.
+        """
+        del order
         return None
 
     def llm_key(self, model: str | None) -> str | None:
@@ -133,6 +152,7 @@ class Harness:
         Whatever becomes of the agent is in the result; errors are raised for wrong arguments
         and unusable stores, by the caller's own ``on_event``, and if the task is cancelled.
         """
+        aio.refuse_other_loops("Calls of aexecute", "execute in a thread")
         on_event = options.get("on_event")
         if inspect.iscoroutinefunction(on_event) or not (on_event is None or callable(on_event)):
             raise ConfigError(f"on_event must be a plain function, got {on_event!r}")

@@ -8,6 +8,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from headway import callers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
@@ -38,6 +40,8 @@ class _Beside(Generic[T]):
     def wait(self) -> T:
         """Its result, or what it raised; whoever is interrupted has it cancelled first."""
         context = contextvars.copy_context()
+        # Leases of tasks on the loop cannot end before this does: no request here may wait for one.
+        context.run(callers.block_for_this_context, asyncio.get_running_loop())
         thread = threading.Thread(target=context.run, args=(self._run,))
         thread.start()
         try:

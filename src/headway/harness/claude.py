@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headway import keys
 from headway.harness.base import Harness, Invocation
 from headway.harness.events import Usage
+from headway.harness.order import is_uuid
 
 if TYPE_CHECKING:
     from headway.harness.order import Order
@@ -30,6 +31,10 @@ class ClaudeCode(Harness):
             prompt=order.prompt,
             environ={"DISABLE_AUTOUPDATER": "1"},
         )
+
+    def resumed_id(self, order: Order) -> str | None:
+        is_id = order.session and is_uuid(order.session)  # it may also be a title
+        return order.session if is_id and "--fork-session" not in self.arguments else None
 
     def llm_key(self, model: str | None) -> str:
         return keys.llm_key("anthropic", model)

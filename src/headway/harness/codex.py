@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headway import keys
 from headway.harness.base import Harness, Invocation
 from headway.harness.events import Usage
+from headway.harness.order import is_uuid
 
 if TYPE_CHECKING:
     from headway.harness.order import Order
@@ -32,6 +33,18 @@ class Codex(Harness):
         words += self.arguments
         words += ["resume", order.session] if order.session else []
         return Invocation(words=[*words, "-"], prompt=order.prompt)
+
+    def cannot_resume(self, session: str) -> str | None:
+        if is_uuid(session):
+            return None
+        return (
+            f"session {session!r} is not an id of Codex, which is a UUID; for any other text that"
+            " it does not know, Codex begins a new session without an error: pass the session_id"
+            " of an earlier result"
+        )
+
+    def resumed_id(self, order: Order) -> str | None:
+        return order.session
 
     def llm_key(self, model: str | None) -> str:
         return keys.llm_key("openai", model)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import ConfigError
 from headway.harness.base import Harness, Invocation
 from headway.harness.listening import PlainText
+from headway.programs import can_be_passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,9 @@ class Command(Harness):
     def __init__(self, *words: Any, **options: Any) -> None:
         if not words or not all(isinstance(word, str) and word for word in words):
             raise ConfigError(f'a command is words: Command("aider", "--yes"), got {words!r}')
+        for word in words:
+            if not can_be_passed_on(word):
+                raise ConfigError(f"the words of a command cannot have a NUL in them, got {word!r}")
         self.program = os.path.basename(words[0])
         super().__init__(executable=options.pop("executable", words[0]), **options)
         self._words: Sequence[str] = words[1:]
@@ -36,8 +40,6 @@ class Command(Harness):
         filled = {_PLACE: order.prompt, "{model}": model or ""}
         words = [filled.get(word, word) for word in self._words]
         is_read = _PLACE not in self._words
-        if not is_read and "\0" in order.prompt:
-            raise ConfigError("the prompt has a NUL in it, which no word of a command may have")
         return Invocation(
             words=[self.executable, *words, *self.arguments],
             prompt=order.prompt if is_read else None,

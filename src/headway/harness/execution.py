@@ -108,9 +108,12 @@ class Execution:
                     return
 
     def _is_worth_repeating(self, trial: Trial) -> bool:
-        outcome = trial.outcome
+        outcome, story = trial.outcome, trial.story
         return (
             trial.status in ("failed", "truncated")
+            and story is not None  # else it was never started, and never will be
+            # The next attempt would begin one more session that knows nothing.
+            and not story.lost_session
             and outcome.stop is None
             and not (outcome.trouble and outcome.exit_code in _NOT_STARTABLE)
         )
@@ -142,6 +145,9 @@ class Execution:
     async def _try(self, model: str | None) -> Trial:
         """One attempt, with slots of its own."""
         harness, order = self._harness, self._order
+        trouble = harness.cannot_resume(order.session) if order.session else None
+        if trouble:
+            return Trial(model, "failed", trouble, Outcome(trouble=trouble))
         invocation = harness.invocation(order, model)
         environ = harness.environ(order, invocation)
         try:
@@ -243,7 +249,13 @@ class Execution:
         )
         tell: Callable[[AgentEvent], None] = feed.put if is_told else lambda _: None
         watch = Watch(harness.chosen(order))
-        story = Story(order.task, tell=tell, used=watch.used, limited=self._reporter(model, lease))
+        story = Story(
+            order.task,
+            tell=tell,
+            used=watch.used,
+            limited=self._reporter(model, lease),
+            resumed_id=harness.resumed_id(order),
+        )
 
         def started(pid: int) -> None:
             tell(events.Started(task=order.task, pid=pid, model=model, attempt=self._attempts))

@@ -10,6 +10,7 @@ from headway import interpreter, keys
 from headway.harness import warming
 from headway.harness.base import Harness, Invocation
 from headway.harness.events import Usage
+from headway.harness.order import is_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,10 @@ class Gemini(Harness):
         if not os.path.exists(settings) or warming.is_warm(stamp, program):
             return None
         return interpreter.words("headway.harness.warming", stamp, settings, program, "--version")
+
+    def resumed_id(self, order: Order) -> str | None:
+        # It may also be a number, or "latest".
+        return order.session if order.session and is_uuid(order.session) else None
 
     def llm_key(self, model: str | None) -> str:
         return keys.llm_key("gemini", model)

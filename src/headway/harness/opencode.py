@@ -55,6 +55,9 @@ class OpenCode(Harness):
             return None
         return interpreter.words("headway.harness.warming", stamp, "", program, "db", "path")
 
+    def resumed_id(self, order: Order) -> str | None:
+        return None if "--fork" in self.arguments else order.session
+
     def llm_key(self, model: str | None) -> str | None:
         provider, _, name = (model or "").partition("/")
         return keys.llm_key(provider, name or None) if provider else None

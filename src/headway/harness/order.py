@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headway.harness.scope import Cancellation
 
 _MAX_RETRIES = 100
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Options(TypedDict, total=False):
@@ -80,7 +82,7 @@ def order(prompt: str, model: str | None, options: Options, settings: Settings) 
     task, timeout = options.get("task"), options.get("timeout")
     chosen = watch(options, settings)
     return Order(
-        prompt=_passable("prompt", prompt),
+        prompt=_prompt(prompt),
         task=None if task is None else check_task(task),
         directory=_directory(options.get("cwd")),
         session=word("session", options.get("session")),
@@ -110,6 +112,16 @@ def watch(options: Options, settings: Settings) -> dict[str, object]:
     return chosen
 
 
+def _prompt(text: object) -> str:
+    prompt = _passable("prompt", text)
+    if "\0" in prompt:
+        raise ConfigError(
+            f"the prompt has a NUL at character {prompt.index(chr(0)) + 1}, which ends a text for"
+            ' many programs and cannot be in a command; remove it: prompt.replace("\\0", "")'
+        )
+    return prompt
+
+
 def _passable(name: str, text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{name} must be text and not empty, got {text!r}")
@@ -127,6 +139,11 @@ def word(name: str, text: object) -> str | None:
     if isinstance(text, str) and (text.startswith("-") or "\0" in text):
         raise ConfigError(f"{name} must not begin with a dash or have a NUL in it, got {text!r}")
     return _passable(name, text)
+
+
+def is_uuid(session: str) -> bool:
+    """Whether a session is given by its id, where ids are UUIDs; not by a name or a number."""
+    return _UUID.fullmatch(session) is not None
 
 
 def words(name: str, texts: object) -> list[str]:

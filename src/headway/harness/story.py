@@ -31,9 +31,11 @@ class Story:
         tell: Callable[[AgentEvent], None],
         used: Callable[[ToolCall], None],
         limited: Callable[[float | None], None],
+        resumed_id: str | None = None,
     ) -> None:
         self._task, self._tell, self._used, self._limited = task, tell, used, limited
         self.session_id: str | None = None
+        self._resumed_id = resumed_id
         self.usage = Usage()
         self.tool_calls: list[ToolCall] = []
         # How the program itself says that it ended: nothing yet, or complete, or with an error.
@@ -59,6 +61,13 @@ class Story:
         if self._answer is not None:
             return self._answer
         return "".join(self._pieces) or self._earlier
+
+    @property
+    def lost_session(self) -> str | None:
+        """The session that was to be continued, if the program reported another one."""
+        wanted, reported = self._resumed_id, self.session_id
+        is_other = wanted and reported and wanted.lower() != reported.lower()
+        return wanted if is_other else None
 
     def begins(self, session_id: str) -> None:
         """The program has a session."""

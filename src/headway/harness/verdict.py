@@ -27,6 +27,11 @@ def verdict(program: str, story: Story, outcome: Outcome) -> tuple[Status, str |
         return _after_bad_exit(story, outcome)
     if not story.is_complete:
         return _without_end(program, story)
+    if story.lost_session:
+        return "failed", (
+            f"it did not continue session {story.lost_session}, which it may no longer have, but"
+            f" began a new one, {story.session_id}, without what was said before"
+        )
     if not story.text.strip():
         return "failed", "it ended without an answer"
     if story.is_cut:

@@ -54,7 +54,13 @@ class Aftermath:
                 self._strangers.add(job)
                 background.start(self._await_stranger, job, holder)
             else:
-                self._lost(job, number)
+                self._lost(job, number, holder)
+
+    def settle_dead(self) -> None:
+        """See to the attempts whose supervisor is gone, where no worker does."""
+        for job, number, holder in self._board.under_way():
+            if not self._live.is_alive(holder):
+                self._lost(job, number, holder)
 
     def _await_stranger(self, job: int, holder: str) -> None:
         self._live.wait_for_end(holder)
@@ -73,24 +79,26 @@ class Aftermath:
 
     def write_down(self, job: int) -> None:
         """See to it that its attempt has an end; usually the supervisor has written it."""
-        for _, number, _ in self._board.under_way(job):
+        for _, number, holder in self._board.under_way(job):
             if job in self._strangers:
-                self._lost(job, number)
+                self._lost(job, number, holder)
             else:
-                self._interrupt(job, number, "its supervisor was killed")
+                ending = Ending(INTERRUPTED, "its supervisor was killed")
+                self._interrupt(job, number, holder, ending)
         self._strangers.discard(job)
 
     def forget(self, job: int) -> None:
         """It was seen to."""
         self._over.discard(job)
 
-    def _lost(self, job: int, number: int) -> None:
+    def _lost(self, job: int, number: int, holder: str) -> None:
         """Nobody is left who could say how it ended; see to it that it has."""
         killed = leftovers.end(HEADWAY_JOB=f"{job}.{number}", HEADWAY_HOME=self._home)
         rest = f"; {killed} processes of it were still running" if killed else ""
-        self._interrupt(job, number, f"its worker and its supervisor were killed{rest}")
+        reason = f"its worker and its supervisor were killed{rest}"
+        self._interrupt(job, number, holder, Ending(INTERRUPTED, reason, is_of_worker=True))
 
-    def _interrupt(self, job: int, number: int, reason: str) -> None:
+    def _interrupt(self, job: int, number: int, holder: str, ending: Ending) -> None:
         log.join(log.path_of(self._home, job, number))
-        self._board.end(job, number, Ending(INTERRUPTED, reason))
+        self._board.end(job, number, ending, holder=holder)
         self._bells.ring([job])

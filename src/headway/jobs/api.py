@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 
-from headway import clocks, durations
-from headway.errors import AtCapacity, ConfigError, QueueTimeout, StoreUnavailable
+from headway import config, durations, journal
+from headway.errors import ConfigError, NotStartable, QueueTimeout, StoreUnavailable
 from headway.jobs import places, rows
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
 from headway.jobs.orders import Order
 from headway.jobs.post import Post
-from headway.jobs.starting import ensure_worker
+from headway.jobs.submitted import Submitted
+from headway.jobs.worker_presence import WorkerPresence, is_off, note_off
+from headway.tickets import check_priority
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,45 +37,6 @@ _FOLLOW_SECONDS = 0.1
 _FEW = 50
 
 
-class Submitted:
-    """A job that was kept. Its place in line is looked up when it is asked for."""
-
-    __slots__ = ("_jobs", "_standing", "doubt", "id", "is_new", "state")
-
-    def __init__(self, jobs: Jobs, id: int, state: str, *, is_new: bool) -> None:  # noqa: A002
-        self._jobs, self.id, self.state = jobs, id, state
-        # False if an unfinished job with the same ``dedupe`` was there before.
-        self.is_new = is_new
-        self._standing: Standing | Literal[False] | None = False
-        # Why it is not known where it stands; it is kept all the same.
-        self.doubt: StoreUnavailable | None = None
-
-    @property
-    def position(self) -> int | None:
-        """Its place in the line of the key that blocks it, from 1; none if it does not wait."""
-        standing = self.standing
-        return None if standing is None else standing.position
-
-    @property
-    def estimated_wait_seconds(self) -> float | None:
-        """How long it may have to wait, as far as that can be told."""
-        standing = self.standing
-        return None if standing is None else standing.estimated_wait_seconds
-
-    @property
-    def standing(self) -> Standing | None:
-        """Where it stood when that was asked for first; none if it does not wait, or in doubt."""
-        if self._standing is False:
-            try:
-                self._standing = self._jobs.standing(self.id)
-            except StoreUnavailable as error:
-                self._standing, self.doubt = None, error
-        return self._standing
-
-    def __repr__(self) -> str:
-        return f"<Submitted {self.id}, {self.state}>"
-
-
 class Jobs:
     """The job queue of a home."""
 
@@ -81,9 +44,13 @@ class Jobs:
         self._governor = governor
         self.home = governor.settings.home
         if not self.home:
-            raise ConfigError("jobs are kept in a home; this governor has none (memory://)")
+            why = "HEADWAY=off is set" if config.is_off() else "memory://"
+            raise ConfigError(f"jobs are kept in a home; this governor has none ({why})")
         self.board = Board(governor.settings)
         self._bells = Bells(self.home)
+        self._presence = WorkerPresence(
+            self.home, self.board, self._bells, governor.turnstile.environ
+        )
         self._listing: Listing | None = None
 
     # -- submitting ---------------------------------------------------------------------------
@@ -98,9 +65,10 @@ class Jobs:
     ) -> Submitted:
         """Keep a command and run it when it is its turn; durable when this returns.
 
+        ``NotStartable`` if there is no such program in the job's directory or PATH.
         Without ``keys`` it counts on ``agent/PROGRAM``. ``when_full="reject"`` raises
         ``AtCapacity`` instead of queueing. A worker is started if none runs, unless
-        ``start=False``.
+        ``start=False``; if that fails the job is kept, and ``worker_error`` says why.
         """
         order = Order(command, **options)
         if when_full not in ("queue", "reject"):
@@ -115,17 +83,30 @@ class Jobs:
         def admit(connection: sqlite3.Connection) -> None:
             for order in orders:
                 if rows.unfinished(connection, order.dedupe) is None:
-                    self._refuse_if_full(connection, order)
+                    places.refuse_if_full(connection, self._governor, order)
 
         self.refuse_other_store()
+        for order in orders:
+            order.find_program()
         kept = self.board.submit(orders, admit=admit if reject else None)
         for job, order in zip(kept, orders, strict=True):
             if job.is_new and self.board.news.is_wanted(order):
                 self._say_where(job.id)
         self._bells.ring(job.id for job in kept)
-        if start:
-            self._ensure_worker()
-        return [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+        submitted = [Submitted(self, job.id, job.state, is_new=job.is_new) for job in kept]
+        self._start_worker_for(submitted, start=start)
+        return submitted
+
+    def _start_worker_for(self, submitted: list[Submitted], *, start: bool) -> None:
+        if not start:
+            if self.worker() is None and is_off(self.board) is None:
+                note_off(self.board, "a job was submitted with --no-start")
+            return
+        try:
+            self._presence.ensure()
+        except NotStartable as error:  # who tries again would have them twice
+            for each in submitted:
+                each.worker_error = error
 
     def refuse_other_store(self) -> None:
         """A job that ran elsewhere would not count where its submitter counts on it."""
@@ -147,21 +128,6 @@ class Jobs:
             wait = standing.estimated_wait_seconds
             about = f", about {wait:.0f} s" if wait else ""
             self.board.news.add(job, "queued", f"position {standing.position}{about}")
-
-    def _refuse_if_full(self, connection: sqlite3.Connection, order: Order) -> None:
-        store = self._governor.turnstile.store
-        full = places.is_full(connection, store, order.path, order.weight)
-        if full is not None:
-            from headway.views import BlockedBy  # noqa: PLC0415 - loaded when something is shown
-
-            capacity = self._governor.capacity(full.key)
-            blocked = BlockedBy(full.key, full.obstacle())
-            state = blocked.in_words
-            if blocked.reason == "full":
-                state = f"{capacity.used} of {capacity.limit} in use"
-            elif full.cooling_seconds is not None:
-                state += f" until {clocks.time_of_day(time.time() + full.cooling_seconds)}"
-            raise AtCapacity(capacity, f"no slot now on {full.key} ({state}); nothing was queued")
 
     def standing(self, job: int) -> Standing | None:
         """Where a queued job stands; none if it does not wait."""
@@ -194,6 +160,10 @@ class Jobs:
         self._seen(found)
         return self._placed([found])[0]
 
+    def named(self, task: str) -> list[Job]:
+        """The jobs with this task name, the oldest first."""
+        return self._look().named(task)
+
     def details(self, job: int) -> Details:
         """All there is to say about a job, its attempts included."""
         found = self._look().details(job, self.home)
@@ -206,7 +176,23 @@ class Jobs:
 
     def worker(self) -> tuple[int, float] | None:
         """The pid of the worker and since when it runs; none if there is none."""
-        return Post(self.home).holder()
+        return self._presence.holder()
+
+    def lacks_worker(self) -> bool:
+        """Whether jobs are queued and no worker runs."""
+        return self._presence.is_lacking()
+
+    def worker_off(self) -> tuple[str, float] | None:
+        """How and when somebody said that no worker shall run; none if nobody did."""
+        return is_off(self.board)
+
+    def ensure_worker(self) -> bool:
+        """Start a worker if jobs are queued and none runs; whether one was started.
+
+        None is started after `headway worker stop`, or if a job was kept with
+        ``start=False`` and no worker has run since. ``NotStartable`` if that is not possible.
+        """
+        return self._presence.ensure_if_wanted()
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
@@ -248,7 +234,10 @@ class Jobs:
                 bell.wait(_FOLLOW_SECONDS if follower else _LOOK_SECONDS)
 
     def wait_for(self, job: int, *, timeout: float | str | None = None) -> Job:
-        """Block until a job has ended; ``QueueTimeout`` if that takes longer than ``timeout``."""
+        """Block until a job has ended; ``QueueTimeout`` if that takes longer than ``timeout``.
+
+        A worker that is missing is started, as by ``ensure_worker``.
+        """
         limit = None if timeout is None else durations.seconds(timeout, name="timeout")
         deadline = None if limit is None else time.monotonic() + limit
         with self._bells.watch(job) as bell:
@@ -256,9 +245,16 @@ class Jobs:
                 left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise QueueTimeout(found.keys, limit or 0.0)
+                self._tend_worker()
                 bell.wait(min(left, _LOOK_SECONDS))
         self._seen(found)
         return found
+
+    def _tend_worker(self) -> None:
+        try:
+            self._presence.ensure_if_wanted()
+        except NotStartable:
+            pass  # who waits may be more patient than the system
 
     def _seen(self, job: Job) -> None:
         if job.is_finished:
@@ -268,6 +264,7 @@ class Jobs:
 
     def cancel(self, job: int, reason: str = "cancelled by hand") -> str | None:
         """End a job in whatever state; the state it was in, or none if it had ended."""
+        self._presence.settle()
         before = self.board.cancel(job, reason)
         self._bells.ring([job])
         return before
@@ -280,6 +277,7 @@ class Jobs:
 
     def retry(self, job: int) -> str | None:
         """Queue a finished job again; its new state, or none if it has not ended."""
+        self._presence.settle()
         state = self.board.retry(job)
         self._changed(job)
         return state
@@ -292,13 +290,30 @@ class Jobs:
         self._bells.ring([job])
         return moved
 
+    def move_last(self, job: int) -> bool:
+        """Put a queued job behind all others of its priority; false if it is not queued."""
+        moved = self.board.move_last(job)
+        self._bells.ring([job])
+        return moved
+
+    def set_priority(self, job: int, priority: int) -> bool:
+        """Give a job that waits another priority; false if it neither waits nor is held."""
+        changed = self.board.set_priority(job, check_priority(priority))
+        self._bells.ring([job])
+        return changed
+
     def prune(self, *, older_than: float | str | None = None, keep: int | None = None) -> list[int]:
         """Forget finished jobs and their logs: all, those that ended so long ago, or the older."""
-        age = None if older_than is None else durations.seconds(older_than, name="older_than")
-        before = None if age is None else time.time() - age
-        pruned = self.board.archive.prune(ended_before=before, keep=keep)
+        pruned = self.board.archive.prune(ended_before=_moment(older_than), keep=keep)
         pruned.remove_logs(self.home)
         return [job for job, _, _ in pruned.rows]
+
+    def prunable(
+        self, *, older_than: float | str | None = None, keep: int | None = None
+    ) -> list[int]:
+        """The jobs that ``prune`` would forget."""
+        found = self.board.archive.prunable(ended_before=_moment(older_than), keep=keep)
+        return [job for job, _, _ in found.rows]
 
     # -- the same for coroutines ------------------------------------------------------------------
 
@@ -352,6 +367,7 @@ class Jobs:
                 left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise QueueTimeout(found.keys, limit or 0.0)
+                await _in_thread(self._tend_worker)
                 await bell.await_ring(min(left, _LOOK_SECONDS))
         await _in_thread(lambda: self._seen(found))
         return found
@@ -364,17 +380,27 @@ class Jobs:
 
     def _changed(self, job: int) -> None:
         self._bells.ring([job])
-        self._ensure_worker()
-
-    def _ensure_worker(self) -> None:
-        ensure_worker(self.home, self._governor.turnstile.environ)
+        try:
+            self._presence.ensure()
+        except NotStartable as error:
+            journal.log().warning(
+                "job %d is queued, but no worker could be started: %s", job, error
+            )
 
     def _look(self) -> Listing:
+        self._presence.settle()
         if self._listing is None:
             from headway.jobs.listing import Listing  # noqa: PLC0415 - loads dataclasses
 
             self._listing = Listing(self.board)
         return self._listing
+
+
+def _moment(older_than: float | str | None) -> float | None:
+    """When that was."""
+    if older_than is None:
+        return None
+    return time.time() - durations.seconds(older_than, name="older_than")
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

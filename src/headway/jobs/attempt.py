@@ -109,7 +109,8 @@ class Attendant:
         with slot as lease:
             # Asks the store: what was lost by now has not begun, and stays queued.
             marks = lease.environ()
-            beginning = self._board.begin(job, holder=lease.id.partition("-")[0], lease=lease.id)
+            holder = lease.id.partition("-")[0]
+            beginning = self._board.begin(job, holder=holder, lease=lease.id)
             if beginning is None:
                 self._nursery.send("declined", reason="it is not queued any more")
                 return
@@ -138,13 +139,13 @@ class Attendant:
             finally:
                 forget()
         run.close()
-        self._write_down(job, beginning.number, ending)
+        self._write_down(job, beginning.number, ending, holder)
 
-    def _write_down(self, job: int, number: int, ending: Ending) -> None:
+    def _write_down(self, job: int, number: int, ending: Ending, holder: str) -> None:
         """Until it works: a full disk must not turn a success into an interruption."""
         while True:
             try:
-                self._board.end(job, number, ending)
+                self._board.end(job, number, ending, holder=holder)
             except StoreUnavailable:
                 time.sleep(_RETRY_SECONDS)
             else:
@@ -175,7 +176,7 @@ class Run:
         self._wake = self._output = self._command = -1
         self._is_output_closed = self._is_nursery_gone = False
         self._exit_code: int | None = None
-        self._is_loss_told = False
+        self._is_loss_told, self._silence = False, ""
         # Why it is being ended, if not by itself.
         self._ending: Ending | None = None
         self._farewell = Farewell(settings.grace_seconds)
@@ -268,11 +269,11 @@ class Run:
         order = self._nursery.receive()
         if order is None:
             self._is_nursery_gone = True
-            self._end_with(Ending(INTERRUPTED, "its worker ended"))
+            self._end_with(Ending(INTERRUPTED, "its worker ended", is_of_worker=True))
         elif order["kind"] == "cancel":
             self._end_with(Ending(CANCELLED, order["reason"]))
         else:
-            self._end_with(Ending(INTERRUPTED, order["reason"]))
+            self._end_with(Ending(INTERRUPTED, order["reason"], is_of_worker=True))
 
     def _is_family_gone(self) -> bool:
         """Take note of those who ended; whether nobody is left."""
@@ -296,11 +297,16 @@ class Run:
 
     def hear_event(self, event: Event) -> None:
         """In whichever thread it happens: the slot may be lost."""
-        if event.kind == "lost":
+        if event.kind == "unheard":
+            self._silence = str(event)
+        if event.kind in {"lost", "unheard"}:
             os.kill(os.getpid(), signal.SIGCHLD)  # wakes who attends to the command
 
     def _tell_of_loss(self) -> None:
         """It goes on: nothing is ended that nobody wants to have ended."""
+        silence, self._silence = self._silence, ""
+        if silence:
+            self._warn(silence)
         verdict = self._ticket.verdict
         if isinstance(verdict, Revoked) and not self._is_loss_told:
             self._is_loss_told = True

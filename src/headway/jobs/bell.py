@@ -12,6 +12,8 @@ import os
 import select
 import stat
 
+from headway import ownership
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +56,7 @@ class Bells:
 
     def watch(self, what: int | str = ALL) -> Bell:
         """A bell that rings when this job changes, or any."""
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        ownership.make_directory(self._directory)
         return Bell(os.path.join(self._directory, f"{what}.{os.getpid()}.{os.urandom(3).hex()}"))
 
 
@@ -66,6 +68,7 @@ class Bell:
         # Hidden until it is heard: who rings a bell that nobody hears takes it away.
         hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
         os.mkfifo(hidden, 0o600)
+        ownership.hand_over(hidden, directory=os.path.dirname(path))
         # For writing too: without a writer a pipe is always ready to be read.
         self._pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         assert stat.S_ISFIFO(os.fstat(self._pipe).st_mode)

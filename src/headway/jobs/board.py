@@ -10,17 +10,16 @@ import os
 import time
 
 from headway import clocks
-from headway.errors import ConfigError
-from headway.jobs import rows
+from headway.jobs import dependencies, rows
 from headway.jobs.archive import Archive
 from headway.jobs.database import JobsDatabase
-from headway.jobs.intake import Intake, refuse_if_over
+from headway.jobs.intake import Intake
 from headway.jobs.news import News
+from headway.jobs.retries import Retries, release
 from headway.jobs.rows import Beginning, Kept, Wish
 from headway.jobs.states import (
     CANCELLED,
     EXPIRED,
-    FINISHED,
     HELD,
     INTERRUPTED,
     QUEUED,
@@ -51,6 +50,7 @@ class Board:
         self.database = JobsDatabase(settings.home, timeout_seconds=settings.store_timeout_seconds)
         self.archive = Archive(self.database)
         self.news = News(self.database, settings)
+        self.retries = Retries(self)
 
     @property
     def settings(self) -> Settings:
@@ -122,17 +122,18 @@ class Board:
 
         return self.database.change(work)
 
-    def end(self, job: int, number: int, ending: Ending) -> str | None:
+    def end(self, job: int, number: int, ending: Ending, *, holder: str) -> str | None:
         """End an attempt, and its job unless it is queued again; the job's state.
 
-        Nothing if the attempt has ended before.
+        Nothing if the attempt has ended before, or has another holder: then this is the
+        board of another home that was made at the same path.
         """
 
         def work(connection: sqlite3.Connection) -> str | None:
             changed = connection.execute(
                 "update attempts set ended_at = ?, state = ?, exit_code = ?, end_reason = ?,"
                 " ended_by = ?, output_bytes = ?"
-                " where job = ? and number = ? and ended_at is null",
+                " where job = ? and number = ? and holder = ? and ended_at is null",
                 (
                     time.time() if ending.at is None else ending.at,
                     ending.state,
@@ -142,15 +143,17 @@ class Board:
                     ending.output_bytes,
                     job,
                     number,
+                    holder,
                 ),
             ).rowcount
             if not changed:
                 return None
-            retries, retried, cancel_reason = connection.execute(
-                "select retries, retried, cancel_reason from jobs where id = ?", (job,)
+            again = self.retries.promised(connection, job, ending)
+            if again is not None:
+                return again
+            (cancel_reason,) = connection.execute(
+                "select cancel_reason from jobs where id = ?", (job,)
             ).fetchone()
-            if ending.may_run_again and retried < retries and cancel_reason is None:
-                return self._queue_again(connection, job)
             state, reason = ending.state, ending.reason
             if state == INTERRUPTED and cancel_reason is not None:
                 state, reason = CANCELLED, cancel_reason
@@ -164,16 +167,6 @@ class Board:
             )
 
         return self.database.change(work)
-
-    def _queue_again(self, connection: sqlite3.Connection, job: int) -> str:
-        """At its old place, because it waited for that already."""
-        state = HELD if self.settings.approve in ("retries", "always") else QUEUED
-        connection.execute(
-            "update jobs set revision = ?, state = ?, retried = retried + 1 where id = ?",
-            (rows.next_revision(connection), state, job),
-        )
-        self.news.tell(connection, job, "queued")
-        return state
 
     def changed_since(self, revision: int) -> list[Wish]:
         """The jobs that changed after a change, the oldest change first."""
@@ -229,41 +222,21 @@ class Board:
         def work(connection: sqlite3.Connection) -> bool:
             if rows.state_of(connection, job) != HELD:
                 return False
-            self._queue(connection, job)
+            self.queue(connection, job)
             return True
 
         return self.database.change(work)
 
     def retry(self, job: int) -> str | None:
-        """Queue a finished job again, at the end; its new state, or nothing if it has not ended."""
+        """Queue a finished job again; see ``Retries.by_hand``."""
+        return self.retries.by_hand(job)
 
-        def work(connection: sqlite3.Connection) -> str | None:
-            if rows.state_of(connection, job) not in FINISHED:
-                return None
-            _refuse_beside_namesake(connection, job)
-            connection.execute(
-                "update jobs set retried = 0, cancel_reason = null, unmet = 0, is_read = 0,"
-                " ended_at = null, exit_code = null, end_reason = null,"
-                " expire_at = ? + expire_seconds,"
-                " due = ? + cast(expire_seconds * 1e6 as integer) where id = ?",
-                (time.time(), clocks.boot_microseconds(), job),
-            )
-            connection.execute("delete from dependencies where job = ?", (job,))
-            if self.settings.approve in ("retries", "always"):
-                connection.execute(
-                    "update jobs set revision = ?, state = 'held' where id = ?",
-                    (rows.next_revision(connection), job),
-                )
-                state = HELD
-            else:
-                self._queue(connection, job)
-                state = QUEUED
-            refuse_if_over(connection, 1, self.settings.max_jobs)
-            return state
+    def queue(self, connection: sqlite3.Connection, job: int) -> None:
+        """Inside a change: put a job at the end of the line."""
+        self._arrive(connection, job)
+        self.news.tell(connection, job, "queued")
 
-        return self.database.change(work)
-
-    def _queue(self, connection: sqlite3.Connection, job: int) -> None:
+    def _arrive(self, connection: sqlite3.Connection, job: int) -> None:
         arrival = rows.next_arrival(connection)
         connection.execute(
             "update jobs set revision = ?, state = 'queued', arrival = ?,"
@@ -271,7 +244,6 @@ class Board:
             (rows.next_revision(connection), arrival, arrival, self.boost, job),
         )
         rows.note_arrival(connection, arrival)
-        self.news.tell(connection, job, "queued")
 
     def move_first(self, job: int, *, before: int | None) -> bool:
         """Put a queued job in front of all other jobs, and of the given rank."""
@@ -279,6 +251,7 @@ class Board:
         def work(connection: sqlite3.Connection) -> bool:
             if rows.state_of(connection, job) != QUEUED:
                 return False
+            release(connection, job)  # who wants it next does not want it to wait for its retry
             (least,) = connection.execute(
                 "select min(rank) from jobs where state = 'queued'"
             ).fetchone()
@@ -290,6 +263,31 @@ class Board:
             connection.execute(
                 "update jobs set revision = ?, rank = ?, arrival = ? + priority * ? where id = ?",
                 (rows.next_revision(connection), rank, rank, self.boost, job),
+            )
+            return True
+
+        return self.database.change(work)
+
+    def move_last(self, job: int) -> bool:
+        """Put a queued job behind all others of its priority, as if it came now."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if rows.state_of(connection, job) != QUEUED:
+                return False
+            self._arrive(connection, job)
+            return True
+
+        return self.database.change(work)
+
+    def set_priority(self, job: int, priority: int) -> bool:
+        """Give a job that is queued or held another head start; its arrival stays."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if rows.state_of(connection, job) not in (QUEUED, HELD):
+                return False
+            connection.execute(
+                "update jobs set revision = ?, priority = ?, rank = arrival - ? * ? where id = ?",
+                (rows.next_revision(connection), priority, priority, self.boost, job),
             )
             return True
 
@@ -340,20 +338,14 @@ class Board:
         ended = [(job, state)]
         while ended:
             before, how = ended.pop(0)
-            followers = connection.execute(
-                "select job from dependencies join jobs on jobs.id = dependencies.job"
-                " where after = ? and state in ('held', 'queued')",
-                (before,),
-            ).fetchall()
-            connection.execute("delete from dependencies where after = ?", (before,))
-            for (follower,) in followers:
+            for follower in dependencies.take_followers(connection, before):
                 if how == SUCCEEDED:
                     connection.execute(
                         "update jobs set revision = ?, unmet = unmet - 1 where id = ?",
                         (rows.next_revision(connection), follower),
                     )
                 else:
-                    why = rows.no_longer(before, how)
+                    why = dependencies.no_longer(before, how)
                     self._end_alone(connection, follower, CANCELLED, None, why, event=CANCELLED)
                     ended.append((follower, CANCELLED))
         return state
@@ -370,20 +362,8 @@ class Board:
     ) -> None:
         connection.execute(
             "update jobs set revision = ?, state = ?, ended_at = ?, exit_code = ?, end_reason = ?,"
-            f" is_read = 0 where id = ? and state in {rows.UNFINISHED_STATES}",
+            " delayed_until = null, is_read = 0"
+            f" where id = ? and state in {rows.UNFINISHED_STATES}",
             (rows.next_revision(connection), state, time.time(), exit_code, reason, job),
         )
-        self.news.tell(connection, job, event)
-
-
-def _refuse_beside_namesake(connection: sqlite3.Connection, job: int) -> None:
-    found = connection.execute(
-        "select other.id, other.dedupe from jobs join jobs as other using (dedupe)"
-        f" where jobs.id = ? and other.state in {rows.UNFINISHED_STATES}",
-        (job,),
-    ).fetchone()
-    if found:
-        raise ConfigError(
-            f"job {job} cannot be queued again while job {found[0]} has not ended:"
-            f" both have the name {found[1]!r} for --dedupe"
-        )
+        self.news.tell(connection, job, event, reason or "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from headway import clocks, forking
-from headway.errors import HeadwayError, StoreUnavailable
+from headway import clocks, forking, ownership
+from headway.errors import ConfigError, HeadwayError, StoreUnavailable
 from headway.stores.base import StoreClosed
 from headway.stores.database import Damaged, translate
 from headway.stores.driver import sqlite3
@@ -20,19 +20,38 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
+# What made each format of the one before.
+_UPGRADES = {
+    2: (
+        "alter table jobs add column delayed_until integer",
+        "create index jobs_delayed on jobs (delayed_until) where delayed_until is not null",
+        "alter table news add column problem text",
+    )
+}
+_FILE_NAME = "jobs.db"
 _APPLICATION_ID = 0x48444A42  # "HDJB"
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 # A log that is written again from its start is synced far faster than one that grows.
 _LOG_PAGES = 100
 _REST_SECONDS = 1.0
+# How long a scrub waits for other processes to finish reading, while it lets nobody write.
+_SCRUB_PATIENCE_SECONDS = 0.1
+# The name of the fact that nothing was ever deleted from this file without being overwritten.
+_OVERWRITES = "overwrites deleted"
+
+
+_WAY_OUT = (
+    "It holds the jobs, so nothing was thrown away: move it aside to start anew, or restore it"
+    " from a backup"
+)
 
 
 class JobsDatabase:
     """A connection to the board's file, made when it is first needed, and again after a fork."""
 
     def __init__(self, home: str, *, timeout_seconds: float) -> None:
-        self.path = os.path.join(home, "jobs.db")
+        self.path = os.path.join(home, _FILE_NAME)
         self._home, self._timeout_seconds = home, timeout_seconds
         self._guard: Guard | None = None
         self._connection: sqlite3.Connection | None = None
@@ -76,6 +95,24 @@ class JobsDatabase:
             if self._to_be_closed:
                 self.close()
 
+    def scrub(self) -> bool:
+        """Have nothing that was deleted left in the files; false if somebody reads just now.
+
+        Pages of the database are overwritten when they are deleted, and the log is emptied
+        here. A database of an older version has to be written anew, once.
+        """
+        guard = self._move_in()
+        try:
+            guard.acquire(patient=True)
+            with self._lock:
+                return _scrub(self._connected(), self._timeout_seconds)
+        except sqlite3.Error as error:
+            raise self._meaning(error) from error
+        finally:
+            guard.release()
+            if self._to_be_closed:
+                self.close()
+
     def exists(self) -> bool:
         """Whether anyone ever kept a job here."""
         return os.path.exists(self.path)
@@ -109,7 +146,7 @@ class JobsDatabase:
                 raise StoreClosed
             if self._guard is None:
                 self._to_be_closed = False
-                os.makedirs(self._home, mode=0o700, exist_ok=True)
+                ownership.make_home(self._home)
                 path = os.path.join(self._home, "jobs.lock")
                 self._guard = Guard(path, timeout_seconds=self._timeout_seconds)
             return self._guard
@@ -161,6 +198,7 @@ class JobsDatabase:
             _abandoned.append(self._connection)
             self._connection = None
         created = _make(self.path)
+        refuse_foreign(self._home)
         connection = sqlite3.connect(
             self.path,
             timeout=self._timeout_seconds,
@@ -169,8 +207,11 @@ class JobsDatabase:
             cached_statements=256,
         )
         try:
+            self._refuse_other_format(_version(connection))  # before anything is written
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
+            # Environments have credentials in them: what is deleted shall be gone.
+            connection.execute("pragma secure_delete = on")
             connection.execute(f"pragma wal_autocheckpoint = {_LOG_PAGES}")
             self._prepare(connection)
         except BaseException:
@@ -182,17 +223,24 @@ class JobsDatabase:
         self.opened += 1
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        version = _version(connection)
+    def _refuse_other_format(self, version: int) -> None:
         if version == 0:
-            _transact(connection, _create)
-            version = _version(connection)
+            size = os.stat(self.path).st_size
+            raise StoreUnavailable(
+                self.path,
+                f"it has lost its content ({size} bytes, and no jobs in it), and so the jobs."
+                f" {_WAY_OUT}",
+            )
         if version > FORMAT:
             raise StoreUnavailable(
                 self.path,
                 f"it was made by a newer Headway (format {version}, this one knows {FORMAT});"
                 " upgrade this one",
             )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        if _version(connection) < FORMAT:
+            _transact(connection, _upgrade)
         if not _is_of_this_boot(connection):
             _transact(connection, _rebase_after_boot)
 
@@ -201,10 +249,22 @@ class JobsDatabase:
         if isinstance(meaning, Damaged):
             return StoreUnavailable(
                 self.path,
-                f"it is damaged ({meaning}). It holds the jobs, so nothing was thrown away:"
-                " move it aside to start anew, or restore it from a backup",
+                f"it is damaged ({meaning}). {_WAY_OUT}",
             )
         return meaning
+
+
+def refuse_foreign(home: str) -> None:
+    """Raise ``StoreUnavailable`` if somebody else could have written the jobs of a home.
+
+    The worker runs them, and is itself started by a link in the home.
+    """
+    path = os.path.join(home, _FILE_NAME)
+    found = os.stat(path) if os.path.exists(path) else None
+    try:
+        ownership.refuse_foreign(path, found, "and its jobs would run as you")
+    except ConfigError as error:
+        raise StoreUnavailable(path, str(error)) from None
 
 
 # Connections of a parent process, or to a file that is gone: closing them would do harm.
@@ -214,14 +274,37 @@ _abandoned: list[sqlite3.Connection] = []
 def _make(path: str) -> bool:
     """Have a file that is the owner's alone; whether it is new.
 
-    One that is there is not opened: closing it again would drop the locks of every
-    connection that this process has to it.
+    It is made complete beside its place: so a file without anything in it is never a new one,
+    but one that has lost its jobs. One that is there is not opened: closing it again would
+    drop the locks of every connection that this process has to it.
     """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
+    if os.path.exists(path):
         return False
+    draft = f"{path}.{os.getpid()}.new"
+    _unlink(draft)
+    os.close(ownership.create(draft, os.O_RDWR | os.O_EXCL))
+    try:
+        connection = sqlite3.connect(draft, isolation_level=None)
+        try:
+            connection.execute("pragma synchronous = full")
+            _transact(connection, _create)
+        finally:
+            connection.close()
+        for rest in ("-wal", "-shm"):  # of one that was deleted: it would be taken for ours
+            _unlink(path + rest)
+        os.link(draft, path)
+    except FileExistsError:  # somebody else was faster
+        return False
+    finally:
+        _unlink(draft)
     return True
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def _identity(path: str) -> tuple[int, int]:
@@ -253,14 +336,40 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    if _version(connection):  # somebody else was faster
-        return
     with open(_SCHEMA, encoding="utf-8") as file:
         # Not executescript: that commits what is open.
         for statement in _statements(file.read()):
             connection.execute(statement)
+    connection.execute("insert into facts values (?, 1)", (_OVERWRITES,))
     connection.execute(f"pragma application_id = {_APPLICATION_ID}")
     connection.execute(f"pragma user_version = {FORMAT}")
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a database of an older format to this one."""
+    for version in range(_version(connection) + 1, FORMAT + 1):
+        for statement in _UPGRADES[version]:
+            connection.execute(statement)
+        connection.execute(f"pragma user_version = {version}")
+
+
+def overwrites_deleted(connection: sqlite3.Connection) -> bool:
+    """Whether everything that was ever deleted from this database was overwritten, too."""
+    query = "select 1 from facts where name = ?"
+    return connection.execute(query, (_OVERWRITES,)).fetchone() is not None
+
+
+def _scrub(connection: sqlite3.Connection, timeout_seconds: float) -> bool:
+    connection.execute(f"pragma busy_timeout = {int(_SCRUB_PATIENCE_SECONDS * 1000)}")
+    try:
+        if not overwrites_deleted(connection):
+            connection.execute("pragma temp_store = memory")  # not in a file somewhere else
+            connection.execute("vacuum")
+            connection.execute("insert into facts values (?, 1)", (_OVERWRITES,))
+        (is_busy, _, _) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        return not is_busy
+    finally:
+        connection.execute(f"pragma busy_timeout = {int(timeout_seconds * 1000)}")
 
 
 def _statements(script: str) -> list[str]:
@@ -295,7 +404,11 @@ def _rebase_after_boot(connection: sqlite3.Connection) -> None:
     if found is not None and newest is not None:
         # Somebody may have set the time of day: nobody arrives in the future.
         shift = min(int((found[0] - began) * 1e6), now - newest)
-        connection.execute("update jobs set arrival = arrival + ?, rank = rank + ?", (shift,) * 2)
+        connection.execute(
+            "update jobs set arrival = arrival + ?, rank = rank + ?,"
+            " delayed_until = delayed_until + ?",
+            (shift,) * 3,
+        )
         connection.execute("update facts set value = value + ? where name = 'arrival'", (shift,))
         connection.execute(
             "update jobs set due = ? + cast((expire_at - ?) * 1e6 as integer)"

@@ -7,7 +7,7 @@ import time
 
 from headway import clocks
 from headway.errors import QueueFull
-from headway.jobs import rows
+from headway.jobs import dependencies, rows
 from headway.jobs.orders import Surroundings
 from headway.jobs.rows import Kept
 from headway.jobs.states import CANCELLED, HELD, QUEUED
@@ -50,15 +50,14 @@ class Intake:
         found = rows.unfinished(connection, order.dedupe)
         if found is not None:
             return found
-        unmet, failed = rows.dependencies(connection, order.after) if order.after else ([], None)
+        unmet, failed = dependencies.check(connection, order.after) if order.after else ([], None)
         state = HELD if self._is_held(order) else QUEUED
         job = connection.execute(
             _INSERT, self._row(connection, order, options, state, len(unmet))
         ).lastrowid
         assert job is not None
         self._revision, self._arrival = self._revision + 1, self._arrival + 1
-        for after in unmet:
-            connection.execute("insert into dependencies values (?, ?)", (after, job))
+        dependencies.add(connection, job, unmet)
         if failed:
             state = self._board.end_job(connection, job, CANCELLED, reason=failed)
             self._revision = rows.next_revision(connection)

@@ -19,7 +19,8 @@ class Line:
 
     def __init__(self, turnstile: Turnstile) -> None:
         self._turnstile = turnstile
-        self._places: dict[int, tuple[Ticket, int]] = {}
+        # Their tickets, and the arrival and priority that make the place.
+        self._places: dict[int, tuple[Ticket, tuple[int, int]]] = {}
         self._decided: deque[tuple[int, Ticket, Decision]] = deque()
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -41,12 +42,12 @@ class Line:
         """Ask for what a job needs, at the place that is the job's own."""
         known = self._places.get(wish.id)
         if known is not None:
-            if known[1] == wish.arrival:
+            if known[1] == (wish.arrival, wish.priority):
                 return
             self.leave(wish.id)
         ticket = self._turnstile.new_ticket(wish.for_worker())
         self._turnstile.store.place(ticket, arrival=wish.arrival, since=wish.submitted_at)
-        self._places[wish.id] = (ticket, wish.arrival)
+        self._places[wish.id] = (ticket, (wish.arrival, wish.priority))
         try:
             decision = self._turnstile.queue_up(ticket, Place(self, wish.id, ticket))
         except BaseException:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
+import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from headway import clocks
 from headway.errors import NoSuchJob
 from headway.jobs import rows
 from headway.jobs.states import FINISHED, INTERRUPTED, QUEUED, RUNNING, UNFINISHED
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "id, state, command, keys, task, priority, submitted_at, started_at, ended_at, exit_code,"
-    " end_reason, attempts, weight, unmet"
+    " end_reason, attempts, weight, unmet, delayed_until"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why a job waits: a key and what is the matter there, or no key and the reason alone."""
+    """Why a job waits: a key and what is the matter there, or no key and the reason alone.
+
+    Without a key the reason is ``after`` (other jobs) or ``retry_delay``.
+    """
 
     key: str | None
     reason: str
@@ -52,6 +56,8 @@ class Job:
     exit_code: int | None
     end_reason: str | None
     attempts: int
+    # When it is run again, if it waits for that.
+    retry_at: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """The shape that is printed; ``asdict`` would copy everything, and there may be many."""
@@ -77,12 +83,6 @@ class Job:
             blocked_by=blocked,
         )
 
-    def summary(self) -> str:
-        """The job on one line."""
-        task = f" ({self.task})" if self.task else ""
-        code = f", exit code {self.exit_code}" if self.exit_code is not None else ""
-        return f"{shlex.join(self.command)}{task}: {self.state}{code}"
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -103,6 +103,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsentNotification:
+    """What somebody was to be told of a job, and why that failed."""
+
+    event: str
+    at: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """Everything about one job but its environment."""
 
@@ -117,6 +126,7 @@ class Details:
     cancel_reason: str | None
     options: dict[str, Any]
     attempts: tuple[Attempt, ...]
+    unsent_notifications: tuple[UnsentNotification, ...]
 
 
 class Listing:
@@ -141,6 +151,10 @@ class Listing:
             (*wanted, -1 if limit is None else limit),
         )
         return jobs[::-1]
+
+    def named(self, task: str) -> list[Job]:
+        """The jobs with this task name, the oldest first."""
+        return self._jobs("task = ? order by id", (task,))
 
     def in_line(self, limit: int | None) -> list[Job]:
         """The queued jobs in their order."""
@@ -177,8 +191,13 @@ class Listing:
             " ended_by, output_bytes from attempts where job = ? order by number",
             (job,),
         )
+        unsent = self._read(
+            "select event, at, problem from news where job = ? and problem is not null order by id",
+            (job,),
+        )
         options = rows.from_json(row[7])
-        options.pop("notify", None)
+        for name in ("notify", "after"):
+            options.pop(name, None)
         return Details(
             job=found,
             directory=os.fsdecode(row[0]),
@@ -193,6 +212,7 @@ class Listing:
             attempts=tuple(
                 _attempt(attempt, log.path_of(home, job, attempt[0])) for attempt in attempts
             ),
+            unsent_notifications=tuple(UnsentNotification(*one) for one in unsent),
         )
 
     def _jobs(self, condition: str, values: tuple[object, ...], index: str = "") -> list[Job]:
@@ -210,6 +230,10 @@ class Listing:
 
 
 def _job(row: Sequence[Any]) -> Job:
+    left = None if row[14] is None else max(0.0, (row[14] - clocks.boot_microseconds()) / 1e6)
+    blocked = None
+    if row[1] == QUEUED and row[13]:
+        blocked = Blocked(None, "after" if left is None else "retry_delay")
     return Job(
         id=row[0],
         state=row[1],
@@ -219,14 +243,15 @@ def _job(row: Sequence[Any]) -> Job:
         priority=row[5],
         weight=row[12],
         position=None,
-        estimated_wait_seconds=None,
-        blocked_by=Blocked(None, "after") if row[1] == QUEUED and row[13] else None,
+        estimated_wait_seconds=left,
+        blocked_by=blocked,
         submitted_at=row[6],
         started_at=row[7],
         ended_at=row[8],
         exit_code=row[9],
         end_reason=row[10],
         attempts=row[11],
+        retry_at=None if left is None else time.time() + left,
     )
 
 

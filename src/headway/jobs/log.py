@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from headway import ownership
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +39,7 @@ class LogWriter:
         self._tail: list[str] = []
         self._file: FileIO | None = None
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            ownership.make_directory(os.path.dirname(path))
         except OSError as error:
             self.trouble = error.strerror
         self._open(_piece(path, 0))
@@ -228,8 +230,7 @@ def remove(path: str) -> None:
 
 
 def _create(path: str) -> FileIO:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    return open(descriptor, "wb", 0)
+    return open(ownership.create(path, os.O_WRONLY | os.O_TRUNC), "wb", 0)
 
 
 def _piece(path: str, start: int) -> str:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from headway.jobs.orders import Order
 
 
+# So many that could not be sent are kept.
+MAX_FAILED = 100
+
+
 class News:
     """What is to be told of the jobs of one board."""
 
@@ -28,13 +32,35 @@ class News:
 
     def unsent(self) -> list[tuple[int, int | None, str, float, str]]:
         """What is to be told: its number, the job, the event, when, and details."""
-        query = "select id, job, event, at, details from news order by id"
+        query = "select id, job, event, at, details from news where problem is null order by id"
         return self._database.read(lambda connection: connection.execute(query).fetchall())
 
     def drop(self, number: int) -> None:
         """It was sent, or will never be."""
         self._database.change(
             lambda connection: connection.execute("delete from news where id = ?", (number,))
+        )
+
+    def fail(self, number: int, problem: str) -> tuple[int | None, str]:
+        """It could not be sent, and why: kept for people who look; its job and event."""
+
+        def work(connection: sqlite3.Connection) -> tuple[int | None, str]:
+            connection.execute("update news set problem = ? where id = ?", (problem, number))
+            connection.execute(
+                "delete from news where problem is not null and id not in"
+                " (select id from news where problem is not null order by id desc limit ?)",
+                (MAX_FAILED,),
+            )
+            query = "select job, event from news where id = ?"
+            found: tuple[int | None, str] = connection.execute(query, (number,)).fetchone()
+            return found
+
+        return self._database.change(work)
+
+    def forget_failures(self) -> None:
+        """Notifications get through again."""
+        self._database.change(
+            lambda connection: connection.execute("delete from news where problem is not null")
         )
 
     def is_wanted(self, order: Order) -> bool:
@@ -54,7 +80,7 @@ class News:
 
     def add(self, job: int, event: str, details: str) -> None:
         """Say more about something that was not told yet."""
-        query = "update news set details = ? where job = ? and event = ?"
+        query = "update news set details = ? where job = ? and event = ? and details = ''"
         self._database.change(lambda connection: connection.execute(query, (details, job, event)))
 
     def tell_if_empty(self) -> None:

@@ -6,8 +6,9 @@ import _thread
 import os
 
 from headway import keys, programs, setting_table, sizes
-from headway.durations import positive_seconds
+from headway.durations import positive_seconds, seconds
 from headway.errors import ConfigError
+from headway.jobs import receivers
 from headway.programs import can_be_passed_on, check_variables
 from headway.tickets import check_priority, check_task, check_weight, check_whole
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         hold: bool | None
         after: Sequence[int]
         retries: int | None
+        retry_delay: float | str | None
+        retry_on: Sequence[str | int]
         dedupe: str | None
         notify: Sequence[str]
         notify_on: Sequence[str] | None
@@ -48,6 +51,9 @@ MARKS = ("HEADWAY_LEASE", "HEADWAY_TOKEN", "HEADWAY_TASK", "HEADWAY_JOB", "HEADW
 _MARKS_AS_BYTES = tuple(map(os.fsencode, MARKS))
 MAX_NAME_LENGTH = 200
 MAX_RETRIES = 1000
+# Ends after which a job can be retried, besides those with an exit code of their own.
+RETRY_ON = ("any", "failed", "interrupted")
+MAX_EXIT_CODE = 255
 
 
 class Order:
@@ -70,6 +76,8 @@ class Order:
         "path",
         "priority",
         "retries",
+        "retry_delay_seconds",
+        "retry_on",
         "task",
         "umask",
         "watch",
@@ -88,6 +96,8 @@ class Order:
         hold: bool | None = None,
         after: Sequence[int] = (),
         retries: int | None = None,
+        retry_delay: float | str | None = None,
+        retry_on: Sequence[str | int] = (),
         dedupe: str | None = None,
         notify: Sequence[str] = (),
         notify_on: Sequence[str] | None = None,
@@ -110,6 +120,10 @@ class Order:
         self.hold = _yes_or_no("hold", hold)
         self.after = tuple(check_whole("after", job, 1, 2**62) for job in _listed("after", after))
         self.retries = None if retries is None else check_whole("retries", retries, 0, MAX_RETRIES)
+        self.retry_delay_seconds = (
+            None if retry_delay is None else seconds(retry_delay, name="retry_delay")
+        )
+        self.retry_on = tuple(check_retry_on(kind) for kind in _listed("retry_on", retry_on))
         self.dedupe = None if dedupe is None else _name("dedupe", dedupe)
         self.notify = tuple(_url(url) for url in ([notify] if isinstance(notify, str) else notify))
         self.notify_on = None if notify_on is None else _events(notify_on)
@@ -118,10 +132,22 @@ class Order:
         self.environ = None if environ is None else packed(check_variables("environ", environ))
         self.umask = None if umask is None else check_whole("umask", umask, 0, 0o777)
 
+    def find_program(self) -> str:
+        """Where its program is; ``NotStartable`` if it is nowhere, before anyone queues for it."""
+        environ = os.environ if self.environ is None else unpacked(self.environ)
+        return programs.find(self.command[0], environ, self.directory or "")
+
     def options(self, settings: Settings) -> dict[str, object]:
-        """What is kept as JSON: everything that differs from the settings."""
+        """What is kept as JSON: what differs from the settings, and the jobs it comes after."""
         self._check_watch(settings)
         options: dict[str, object] = dict(self.watch)
+        if self.after:
+            # Rows of dependencies go when they are met; a retry has to wait for them again.
+            options["after"] = list(self.after)
+        if self.retry_delay_seconds is not None:
+            options["retry_delay_seconds"] = self.retry_delay_seconds
+        if self.retry_on:
+            options["retry_on"] = list(self.retry_on)
         if self.notify:
             options["notify"] = list(self.notify)
         if self.notify_on is not None:
@@ -187,6 +213,21 @@ def _expiry(expire: float | str | None) -> float | None:
     return float("inf") if expire == "never" else positive_seconds(expire, name="expire")
 
 
+def check_retry_on(kind: object) -> str | int:
+    """An end after which a job is retried: the word for a kind of end, or an exit code."""
+    if isinstance(kind, str) and kind in RETRY_ON:
+        return kind
+    is_code = isinstance(kind, int) and not isinstance(kind, bool)
+    if is_code or (isinstance(kind, str) and kind.isascii() and kind.isdecimal()):
+        for code in range(1, MAX_EXIT_CODE + 1):
+            if kind in (code, str(code)):
+                return code
+    raise ConfigError(
+        f"retry_on must be {', '.join(RETRY_ON)} or an exit code from 1 to {MAX_EXIT_CODE},"
+        f" got {kind!r}"
+    )
+
+
 def _name(what: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not _is_text(value):
         raise ConfigError(f"{what} must be a name of 1 to {MAX_NAME_LENGTH} letters, got {value!r}")
@@ -202,14 +243,10 @@ def _is_text(value: str) -> bool:
 
 
 def _url(url: object) -> str:
-    if not isinstance(url, str) or "://" not in url:
-        # Not shown: people mistype secrets as well.
-        raise ConfigError('notify must be a URL such as "ntfy://my-topic"')
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    if find_spec("apprise") is None:
-        raise ConfigError("notify needs apprise: pip install 'headway[notify]'")
-    return url
+    problem = receivers.problem_with(url)
+    if problem is not None:
+        raise ConfigError(f"notify {problem}")
+    return str(url)
 
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:

@@ -6,12 +6,19 @@ the line of a key.
 
 from __future__ import annotations
 
+import time
+
+from headway import clocks
+from headway.errors import AtCapacity
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Sequence
 
+    from headway.governor import Governor
     from headway.jobs.board import Board
+    from headway.jobs.orders import Order
     from headway.stores.base import Store
     from headway.stores.book import KeyState
 
@@ -89,15 +96,31 @@ def is_full(
     return None
 
 
+def refuse_if_full(connection: sqlite3.Connection, governor: Governor, order: Order) -> None:
+    """Raise ``AtCapacity`` if a new job would have to wait."""
+    full = is_full(connection, governor.turnstile.store, order.path, order.weight)
+    if full is not None:
+        from headway.views import BlockedBy  # noqa: PLC0415 - loaded when something is shown
+
+        capacity = governor.capacity(full.key)
+        blocked = BlockedBy(full.key, full.obstacle())
+        state = blocked.in_words
+        if blocked.reason == "full":
+            state = f"{capacity.used} of {capacity.limit} in use"
+        elif full.cooling_seconds is not None:
+            state += f" until {clocks.time_of_day(time.time() + full.cooling_seconds)}"
+        raise AtCapacity(capacity, f"no slot now on {full.key} ({state}); nothing was queued")
+
+
 def _standing(states: Sequence[KeyState], weight: int, ahead_at: Callable[[str], int]) -> Standing:
-    from headway import views  # noqa: PLC0415 - loaded when something is shown
+    from headway import forecasts  # noqa: PLC0415 - loaded when something is shown
 
     for state in states:
         if state.is_open:
             continue
         ahead = ahead_at(state.key)
         if ahead or not state.admits(weight):
-            wait = views.estimated_wait(state, ahead + 1)
+            wait = forecasts.estimated_wait(state, ahead + 1)
             return Standing(state.key, state.obstacle(), ahead + 1, wait)
     return Standing(None, "", 1, 0.0)
 

@@ -6,10 +6,11 @@ import fcntl
 import os
 import time
 
+from headway import ownership
 from headway.stores import locks
 
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _MOST_BYTES = 4096
+_LOOK_SECONDS = 0.001
 
 
 class Post:
@@ -21,17 +22,31 @@ class Post:
 
     def take(self, note: str = "") -> bool:
         """Be the one, and leave a note of one line for who looks; false if there is one."""
-        lock = os.open(self._path, _OPEN, 0o600)
-        while not locks.taken(lock, fcntl.LOCK_EX):
-            if not locks.taken(lock, fcntl.LOCK_SH):
-                os.close(lock)
-                return False
-            # Only people who look who is there, and they leave at once.
-            fcntl.flock(lock, fcntl.LOCK_UN)
+        while True:
+            lock = ownership.create(self._path, os.O_RDWR)
+            while not locks.taken(lock, fcntl.LOCK_EX):
+                if not locks.taken(lock, fcntl.LOCK_SH):
+                    os.close(lock)
+                    return False
+                # Only people who look who is there, and they leave at once.
+                fcntl.flock(lock, fcntl.LOCK_UN)
+            self._lock = lock
+            if self.is_held():
+                break
+            self.leave()  # the file was deleted meanwhile, and this lock keeps nobody out
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()} {time.time():.3f} {note}\n".encode(), 0)
-        self._lock = lock
         return True
+
+    def is_held(self) -> bool:
+        """Whether this process is the one: its lock is still the file at this path."""
+        if self._lock is None:
+            return False
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock))
 
     def leave(self) -> None:
         """Make room for another."""
@@ -44,8 +59,7 @@ class Post:
         words = self._words()
         if words is None:
             return None
-        # Between its lock and its first words it has no pid yet.
-        return int(words[0] or 0), float(words[1] or time.time())
+        return int(words[0]), float(words[1])
 
     def note(self) -> str:
         """What the one has left for who looks."""
@@ -58,11 +72,15 @@ class Post:
         except FileNotFoundError:
             return None
         try:
-            if locks.taken(lock, fcntl.LOCK_SH):
-                return None
-            pid, _, rest = os.read(lock, _MOST_BYTES).decode().partition(" ")
-            since, _, note = rest.partition(" ")
-            return pid, since, note.rstrip("\n")
+            while not locks.taken(lock, fcntl.LOCK_SH):
+                text = os.pread(lock, _MOST_BYTES, 0).decode()
+                if text.endswith("\n"):
+                    pid, since, note = text.rstrip("\n").split(" ", 2)
+                    return pid, since, note
+                # It has its lock and not yet a pid. To answer 0 would not do: whoever signals
+                # that process signals all of its own group.
+                time.sleep(_LOOK_SECONDS)
+            return None
         finally:
             os.close(lock)
 

@@ -7,7 +7,7 @@ import os
 from headway import clocks, keys
 from headway.errors import NoSuchJob
 from headway.jobs.orders import unpacked
-from headway.jobs.states import EXPIRED, FAILED, QUEUED, SUCCEEDED, UNFINISHED
+from headway.jobs.states import QUEUED, UNFINISHED
 from headway.lean import blake2b
 from headway.slot import Request
 from headway.tickets import job_name
@@ -15,9 +15,11 @@ from headway.tickets import job_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
+# In the place of an environment that was deleted: no row has this id.
+DROPPED = 0
 # As a list in SQL.
 UNFINISHED_STATES = "({})".format(", ".join(f"'{state}'" for state in UNFINISHED))
 
@@ -156,26 +158,6 @@ def unfinished(connection: sqlite3.Connection, dedupe: str | None) -> Kept | Non
         "select id, state from jobs where dedupe = ? and state in (?, ?, ?)", (dedupe, *UNFINISHED)
     ).fetchone()
     return None if found is None else Kept(*found, is_new=False)
-
-
-def dependencies(
-    connection: sqlite3.Connection, after: Iterable[int]
-) -> tuple[list[int], str | None]:
-    """The jobs to wait for; and why there is no point in waiting, if one has ended badly."""
-    unmet, failed = [], None
-    for job in dict.fromkeys(after):
-        state = state_of(connection, job)
-        if state in UNFINISHED:
-            unmet.append(job)
-        elif state != SUCCEEDED:
-            failed = failed or no_longer(job, state)
-    return unmet, failed
-
-
-def no_longer(job: int, state: str) -> str:
-    """Why what was to come after a job will never run."""
-    ended = state if state in (FAILED, EXPIRED) else f"was {state}"
-    return f"it was to run after job {job}, which {ended}"
 
 
 def as_json(value: Mapping[str, object]) -> str:

@@ -5,7 +5,8 @@ create table jobs (
     -- Grows with every change of any job, so that the worker reads only what is new.
     revision integer not null,
     state text not null,
-    -- How many of the jobs that this one comes after have not succeeded yet.
+    -- How many of the jobs that this one comes after have not succeeded yet; one more while it
+    -- waits for its retry.
     unmet integer not null default 0,
     arrival integer not null,
     rank integer not null,
@@ -39,13 +40,16 @@ create table jobs (
     -- Why it shall be ended, if somebody wants that while it runs.
     cancel_reason text,
     -- Whether anybody has looked at its end.
-    is_read integer not null default 0
+    is_read integer not null default 0,
+    -- Until when it waits for its retry, by the clock of arrivals.
+    delayed_until integer
 );
 
 create index jobs_by_revision on jobs (revision);
 create index jobs_in_line on jobs (rank, unmet, path) where state = 'queued';
 create index jobs_by_state on jobs (state, id);
 create index jobs_to_expire on jobs (due) where due is not null and state in ('held', 'queued');
+create index jobs_delayed on jobs (delayed_until) where delayed_until is not null;
 create unique index jobs_by_dedupe on jobs (dedupe)
     where dedupe is not null and state in ('held', 'queued', 'running');
 
@@ -82,13 +86,14 @@ create table environments (
     variables blob not null
 );
 
--- What people are to be told, until it was sent.
+-- What people are to be told, until it was sent; and what could not be sent, with the reason.
 create table news (
     id integer primary key autoincrement,
     job integer,
     event text not null,
     at real not null,
-    details text not null
+    details text not null,
+    problem text
 );
 
 create table facts (name text primary key, value) without rowid;

@@ -17,7 +17,16 @@ STATES = UNFINISHED + FINISHED
 class Ending:
     """The one end of an attempt."""
 
-    __slots__ = ("at", "ended_by", "event", "exit_code", "output_bytes", "reason", "state")
+    __slots__ = (
+        "at",
+        "ended_by",
+        "event",
+        "exit_code",
+        "is_of_worker",
+        "output_bytes",
+        "reason",
+        "state",
+    )
 
     def __init__(
         self,
@@ -27,8 +36,11 @@ class Ending:
         exit_code: int | None = None,
         ended_by: Mapping[str, object] | None = None,
         event: str = "",
+        is_of_worker: bool = False,
     ) -> None:
         self.state, self.exit_code = state, exit_code
+        # It ended with its worker, and not for a reason of its own: a retry need not be put off.
+        self.is_of_worker = is_of_worker
         # Names of files in it need not be text, but the board takes nothing else.
         self.reason = reason and reason.encode(errors="backslashreplace").decode()
         # The watchdog that ended it: its name, its setting and value, the last activity.

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from typing import TYPE_CHECKING
 
 from headway import config, family, interpreter
-from headway.errors import ConfigError, StoreUnavailable
+from headway.errors import ConfigError, NotStartable, StoreUnavailable, no_more_processes
 from headway.governor import Governor
 from headway.jobs.aftermath import Aftermath
 from headway.jobs.bell import Bells
 from headway.jobs.board import Board
+from headway.jobs.chores import Chores
 from headway.jobs.delays import Delays
 from headway.jobs.line import Line
 from headway.jobs.memory import Reserve
 from headway.jobs.messenger import Messengers
 from headway.jobs.states import RUNNING
+from headway.jobs.stop_request import StopRequest
+from headway.jobs.worker_presence import note_off, note_on
 from headway.stores import url_of
 from headway.tickets import Granted, Refused
 from headway.wire import Wire, raise_limit_of_files
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.config import Settings
+    from headway.jobs.post import Post
     from headway.jobs.rows import Wish
     from headway.tickets import Decision, Ticket
 
 # A bell that was not rung, because its ringer was killed, costs this much.
 _LOOK_SECONDS = 1.0
-_CHORES_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 
 
@@ -48,6 +50,7 @@ class Worker:
         self,
         settings: Settings,
         *,
+        post: Post,
         say: Callable[[str], None],
         idle_exit_seconds: float | None = None,
     ) -> None:
@@ -59,6 +62,7 @@ class Worker:
         self._governor = Governor(url_of(settings))
         self._line = Line(self._governor.turnstile)
         self._messengers = Messengers(self._home, self._board)
+        self._chores = Chores(self._home, self._board, self._bells, self._messengers, say=say)
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._aftermath = Aftermath(self._home, self._board, self._bells, woken=self._woken)
         # Jobs that have their slots and wait for memory; those handed to a supervisor, with
@@ -74,9 +78,8 @@ class Worker:
         self._delayed = Delays()
         # The last change that was seen, and in which board.
         self._seen_revision = self._seen_board = 0
-        self._stop_signal = ""
+        self._stop = StopRequest(post)
         self._reserve = Reserve(say)
-        self._next_chores = 0.0
         self._complaint = ""
         self._busy_at = time.monotonic()
 
@@ -85,9 +88,10 @@ class Worker:
     def run(self) -> None:
         """Work until stopped, or until there was nothing to do for long enough."""
         family.adopt_orphans()
-        self._heed_signals()
+        self._stop.heed_signals(self._woken)
         self._nursery = self._start_nursery()
         raise_limit_of_files()
+        note_on(self._board)
         self._reconcile()
         self._look_at_everything()
         while not self._is_over():
@@ -95,46 +99,34 @@ class Worker:
         self._close()
 
     def _is_over(self) -> bool:
+        if self._stop.is_displaced:
+            self._say("its home was deleted or replaced; its jobs are ended, and it leaves")
+            return True
         if self._starting or self._running or self._aftermath:
             self._busy_at = time.monotonic()
             return False
-        if self._stop_signal:
+        if self._stop:
             return True
         if len(self._line) or self._ready or self._delayed or self._refused:
             self._busy_at = time.monotonic()
             return False
         is_idle = self._idle_exit is not None and time.monotonic() - self._busy_at > self._idle_exit
-        # A job that is held may expire, and somebody has to say so.
-        return is_idle and self._board.seconds_to_expiry() is None
+        # A job that is held may expire, and one that failed be retried: somebody has to see to it.
+        return is_idle and self._chores.seconds_to_next() is None
 
     def is_needed(self) -> bool:
         """Whether a job was kept while it left."""
-        return not self._stop_signal and self._board.counts_ready() > 0
+        return not self._stop and self._board.counts_ready() > 0
 
     def _close(self) -> None:
+        if self._stop.is_by_hand:
+            note_off(self._board, "its worker was stopped with Ctrl-C")
         self._nursery.hang_up()
         while self._nursery.receive() is not None:
             pass  # until it has ended
         self._bell.close()
         self._governor.close()
         self._board.database.close()
-
-    def _heed_signals(self) -> None:
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(signum, self._stop)
-        signal.signal(signal.SIGQUIT, self._stop_now)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-
-    def _stop(self, signum: int, _: object) -> None:
-        """The first time let running jobs finish, the second time end them."""
-        if self._stop_signal:
-            self._stop_now(signum, _)
-        elif signum != signal.SIGHUP or os.isatty(0):
-            self._stop_signal = "finish"
-
-    def _stop_now(self, _signum: int, _: object) -> None:
-        self._stop_signal = "now"
 
     # -- one turn -----------------------------------------------------------------------------
 
@@ -143,6 +135,9 @@ class Worker:
         for one in (self._wake, self._bell, self._line, self._nursery):
             poll.register(one, select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(self._patience_seconds() * 1000)}
+        self._stop.look_at_post()
+        if self._stop.is_displaced:
+            return
         if self._wake in ready:
             os.read(self._wake, 4096)
             for _ in family.news():
@@ -158,13 +153,13 @@ class Worker:
             self._cancel_refused()
             self._start_ready()
             self._heed_settings()
-            if self._stop_signal:
+            if self._stop:
                 self._wind_down()
             else:
                 self._look()
                 self._stand_delayed()
-            self._do_chores()
-        except StoreUnavailable as error:
+            self._chores.do_if_due()
+        except (StoreUnavailable, NotStartable) as error:
             self._complain(f"{error}; trying again")
             time.sleep(_RETRY_SECONDS)
 
@@ -188,7 +183,7 @@ class Worker:
             self._board.heed(self._settings)
 
     def _patience_seconds(self) -> float:
-        waits = [_LOOK_SECONDS, self._next_chores - time.monotonic()]
+        waits = [_LOOK_SECONDS, self._chores.seconds_left()]
         delay = self._delayed.seconds_left()
         waits += [] if delay is None else [delay]
         return max(0.0, min(waits))
@@ -202,17 +197,15 @@ class Worker:
         for wish in changed:
             self._consider(wish)
             self._seen_revision = wish.revision
-        soon = self._board.seconds_to_expiry() if changed else None
         if changed:
             self._messengers.look()
-        if soon is not None:  # perhaps sooner than all that was known
-            self._next_chores = min(self._next_chores, time.monotonic() + max(0.01, soon))
+            self._chores.hurry()
 
     def _look_at_everything(self) -> None:
         wishes = self._board.wishes("state in ('queued', 'running') order by rank, id")
         self._seen_board = self._board.database.opened
         for wish in wishes:
-            if not self._stop_signal:
+            if not self._stop:
                 self._consider(wish)
         self._seen_revision = max([self._seen_revision, *(wish.revision for wish in wishes)])
 
@@ -266,7 +259,7 @@ class Worker:
     def _start_ready(self) -> None:
         """Start what was granted, unless that would exhaust the memory."""
         least = self._settings.min_free_memory_bytes
-        if not self._ready or self._stop_signal or not self._reserve.is_kept(least):
+        if not self._ready or self._stop or not self._reserve.is_kept(least):
             return
         for job, ticket in list(self._ready.items()):
             del self._ready[job]
@@ -326,7 +319,7 @@ class Worker:
             wish = self._board.wish(job)
             for group in (self._running, self._told_to_cancel):
                 group.discard(job)
-            if wish is not None and not self._stop_signal:
+            if wish is not None and not self._stop:
                 self._consider(wish)
             self._aftermath.forget(job)
             self._tell_if_empty()
@@ -349,34 +342,15 @@ class Worker:
         near, far = Wire.pair()
         words = interpreter.words("headway.jobs.nursery", self._home, str(far.fileno()))
         os.set_inheritable(far.fileno(), True)
-        os.posix_spawn(words[0], words, os.environ, setsigmask=[])
-        far.close()
+        try:
+            os.posix_spawn(words[0], words, os.environ, setsigmask=[])
+        except OSError as error:
+            raise no_more_processes(error) from error
+        finally:
+            far.close()
         return near
 
-    # -- time --------------------------------------------------------------------------------------
-
-    def _do_chores(self) -> None:
-        now = time.monotonic()
-        if now < self._next_chores:
-            return
-        expired = self._board.expire()
-        if expired:
-            self._bells.ring(expired)
-        self._prune()
-        self._messengers.look()
-        soon = self._board.seconds_to_expiry()
-        wait = _CHORES_SECONDS if soon is None else min(_CHORES_SECONDS, soon)
-        self._next_chores = now + max(0.01, wait)
-
-    def _prune(self) -> None:
-        """Forget what was kept long enough; say so if nobody had seen it."""
-        keep = self._settings.keep_seconds
-        before = None if keep is None else time.time() - keep
-        pruned = self._board.archive.prune(ended_before=before, keep=self._settings.keep_count)
-        if pruned.unread:
-            self._board.archive.note_dropped(pruned.unread)
-            self._say(f"{len(pruned.unread)} finished jobs were dropped that nobody had seen")
-        pruned.remove_logs(self._home)
+    # -- leaving -----------------------------------------------------------------------------------
 
     def _wind_down(self) -> None:
         """Let nobody in any more; end those inside if that was wanted."""
@@ -385,7 +359,7 @@ class Worker:
             self._line.leave(job)
             if job in self._ready:
                 self._line.give_back(self._ready.pop(job))
-        if self._stop_signal == "now":
+        if self._stop.is_urgent:
             for job in self._running - self._told_to_cancel:
                 self._told_to_cancel.add(job)
                 self._nursery.send("stop", job=job, reason="the worker was stopped")

@@ -7,11 +7,9 @@ because the clients' signatures name the base classes.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from headway import aio
-from headway.errors import HeadwayError
 from headway.llm import dropped, retrying
 from headway.llm.calls import Call
 from headway.llm.families import family_of
@@ -173,7 +171,9 @@ class AsyncHeadwayTransport(
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response: ...
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request when it is its turn."""
-        _refuse_other_loops()
+        aio.refuse_other_loops(
+            "Requests of AsyncHeadwayTransport", "HeadwayTransport with a plain client in a thread"
+        )
         family, retry = family_of(request), self._options.retry
         if retry is None or body_of(request) is None:
             return (await self._send(request, family))[0]
@@ -245,13 +245,3 @@ async def _stand_back(call: Call, error: BaseException) -> None:
         call.stand_back()
     else:
         await aio.in_thread(call.stand_back)
-
-
-def _refuse_other_loops() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise HeadwayError(
-            "AsyncHeadwayTransport works on asyncio alone, and this is another event loop (trio?);"
-            " use asyncio, or HeadwayTransport with a plain client in a thread"
-        ) from None

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from headway import config
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.setting_table import SETTINGS, STORE_SCHEMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.config import Settings
     from headway.stores.base import Store
+
+
+# Who replaces blocking calls of the standard library, and how to ask whether it did.
+_PATCHERS = (
+    ("gevent", "monkey", "is_module_patched"),
+    ("eventlet", "patcher", "is_monkey_patched"),
+)
 
 
 def open_store(url: str | None) -> tuple[Store, Settings]:
@@ -25,6 +33,11 @@ def open_store(url: str | None) -> tuple[Store, Settings]:
             max_waiting=settings.max_waiting,
             max_cooling_seconds=settings.max_cooling_seconds,
         ), settings
+    if config.is_off():
+        from headway.stores.off import OffStore  # noqa: PLC0415
+
+        return OffStore(), config.defaults()
+    _refuse_patched_process()
     settings = config.load(None if url is None or _is_server(url) else _directory(url))
     server = _server(url, settings)
     if server is not None:
@@ -32,6 +45,19 @@ def open_store(url: str | None) -> tuple[Store, Settings]:
     from headway.stores.sqlite import SqliteStore  # noqa: PLC0415
 
     return SqliteStore(settings), settings
+
+
+def _refuse_patched_process() -> None:
+    """Raise what to do where blocking calls were replaced: locks would exclude nobody."""
+    for name, patcher, is_patched in _PATCHERS:
+        module = sys.modules.get(f"{name}.{patcher}")
+        if module is not None and any(map(getattr(module, is_patched), ("select", "thread"))):
+            raise HeadwayError(
+                f"{name} has patched this process, and a store that others share needs real"
+                f" threads and sockets; do not monkey-patch the process that uses it (with"
+                f" gunicorn: worker class gthread), send LLM calls through `headway gateway`,"
+                f' or limit this process alone with headway.Governor("memory://")'
+            )
 
 
 def _is_server(url: object) -> bool:

@@ -4,7 +4,8 @@ A ticket collects its keys in one fixed order, deepest first. At each limited
 key it takes room if there is some and nobody with a better rank waits there;
 otherwise it parks at that key and keeps what it has reserved so far. So it
 waits at one key at a time, always for a key that comes later than those it
-has, and no circle of waiting tickets can form.
+has, and no circle of waiting tickets can form. One of tickets and leases can: see
+``circles.py``.
 
 Two facts hold between any two operations, and the tests check them:
 
@@ -22,6 +23,7 @@ import math
 
 from headway.limits import UNCAPPED
 from headway.stores.book import COOLING, METERED, PAUSED
+from headway.stores.circles import Circles
 from headway.stores.given_back import GivenBack
 from headway.stores.lending import Lending
 from headway.stores.probing import Probing, passed, takes_over
@@ -42,7 +44,9 @@ class Admission:
         self, book: Book, *, max_waiting: int, max_cooling_seconds: float = math.inf
     ) -> None:
         self._book, self._lending = book, Lending(book)
-        self._probing = Probing(book, self._lending)
+        self._probing, self._circles = Probing(book, self._lending), Circles(book, self._lending)
+        # Whether somebody has come to wait elsewhere, or for more, since circles were looked for.
+        self._may_circle = False
         self._max_waiting, self._max_cooling = max_waiting, max_cooling_seconds
 
     def enter(self, ticket: Ticket) -> Refused | None:
@@ -68,9 +72,11 @@ class Admission:
         elif state.waiting > self._max_waiting:
             refusal = Refused(ticket.id, "queue_full", at)
         else:
-            refusal = self._lending.deadlock(ticket)
+            refusal = self._circles.refusal(ticket)
         if refusal is not None:
             self.withdraw(ticket)
+        elif (ticket.reserved or ticket.weight > 1) and not ticket.within:
+            self._break_circles()
         return refusal
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -142,6 +148,7 @@ class Admission:
             # Someone may have waited for nothing but a loan that was large enough.
             given_back += self._refuse_if_hopeless(child)
             if lease.id in child.parents:
+                self._may_circle = True
                 given_back += self._loan_for(child)
         return given_back
 
@@ -166,23 +173,37 @@ class Admission:
         given away in between could go to a ticket that the next change would stop.
         """
         given_back = GivenBack()
+        # Read once: many keys may change at once, and many tickets wait.
+        waiting_for: dict[str, list[Ticket]] | None = None
         for key, cap, paused, budget in changes:
             state = self._book.key(key)
             tightened = cap < state.cap or (paused and not state.paused)
             shortened = budget < state.budget
             state.cap, state.paused, state.budget = cap, paused, budget
             given_back += GivenBack(opened=[key])
+            if (shortened or tightened) and waiting_for is None:
+                waiting_for = self._parked_by_key()
+            among = [] if waiting_for is None else waiting_for.get(key, [])
             if shortened:
-                given_back += self.call_back(key)
+                given_back += self.call_back(key, among)
             if tightened:
-                for ticket in list(self._book.parked()):
+                self._may_circle = True
+                for ticket in among:
                     given_back += self._readmit(ticket, key)
         self.hand_on(given_back)
 
-    def call_back(self, key: str) -> GivenBack:
-        """Let everyone wait at a key who has passed it and waits further on, also on loan."""
+    def _parked_by_key(self) -> dict[str, list[Ticket]]:
+        """The parked tickets that need each key, best rank first."""
+        found: dict[str, list[Ticket]] = {}
+        for ticket in self._book.parked():
+            for key in ticket.path:
+                found.setdefault(key, []).append(ticket)
+        return found
+
+    def call_back(self, key: str, among: Iterable[Ticket]) -> GivenBack:
+        """Let those wait at a key who have passed it and wait further on, also on loan."""
         given_back = GivenBack()
-        for ticket in list(self._book.parked()):
+        for ticket in among:
             if key in ticket.path and ticket.at is not None and key in passed(ticket):
                 given_back += self._pull_back(ticket, key)
         return given_back
@@ -202,6 +223,7 @@ class Admission:
         """
         ticket.reserved.clear()
         ticket.borrowed.clear()
+        self._may_circle = True
         self._park(ticket, self._book.key(ticket.path[0]))
 
     def serve(self, keys: Iterable[str]) -> None:
@@ -228,12 +250,21 @@ class Admission:
     def _refuse_if_hopeless(self, ticket: Ticket) -> GivenBack:
         """Send a parked ticket away that will not get what it needs."""
         refusal = self._hopeless(ticket)
-        if refusal is None:
-            return GivenBack()
+        return GivenBack() if refusal is None else self._send_away(ticket, refusal)
+
+    def _send_away(self, ticket: Ticket, refusal: Refused) -> GivenBack:
         given_back = self._give_back(ticket, ticket.path)
+        self._book.tell(ticket, refusal)  # before it is gone: Ctrl-C may strike in between
         self._book.strike(ticket)
-        self._book.tell(ticket, refusal)
         return given_back
+
+    def _break_circles(self) -> None:
+        """Refuse one of those who can only wait for each other, until all others can go on."""
+        self._may_circle = False
+        victim = self._circles.victim()
+        while victim is not None:
+            self.hand_on(self._send_away(*victim))
+            victim = self._circles.victim()
 
     def _hopeless(self, ticket: Ticket) -> Refused | None:
         """Refuse what fits nowhere on its path, or is left alone for too long; jobs can wait."""
@@ -341,6 +372,8 @@ class Admission:
         for state in states:
             if state.waiting:
                 book.stir(state.key)
+        if self._may_circle:
+            self._break_circles()
 
     def _move_on(self, ticket: Ticket, state: KeyState) -> None:
         """Let a parked ticket pass the key that it waits at."""
@@ -348,7 +381,10 @@ class Admission:
         self._pass(ticket, state)
         self._collect(ticket, _rest(ticket, state.key))
         at = ticket.at
-        if at is not None and self._book.key(at).gate > PAUSED and self._book.head(at) is ticket:
+        if at is None:
+            return
+        self._may_circle = True
+        if self._book.key(at).gate > PAUSED and self._book.head(at) is ticket:
             self._book.stir(at)  # its owner has to watch the clock, and does not know yet
 
     def _next(self, state: KeyState, *, opened: bool) -> Iterable[Ticket]:
@@ -386,6 +422,7 @@ class Admission:
     def _pull_back(self, ticket: Ticket, key: str) -> GivenBack:
         """Let a parked ticket that had passed the key wait at it again."""
         given_back = self._give_back(ticket, (key, *_rest(ticket, key)))
+        self._may_circle = True
         self._park(ticket, self._book.key(key))
         return given_back + self._loan_for(ticket)
 
@@ -393,6 +430,7 @@ class Admission:
         for child in list(self._book.parked_children()):
             nearest = self._lending.lender(child, key) if child.at == key else None
             if nearest is not None and nearest.id == lender and self._lending.borrow(child, key):
+                self._may_circle = True
                 state = self._book.key(key)
                 if self._probing.may_ask(child, state):
                     self._move_on(child, state)

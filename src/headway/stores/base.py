@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.limits import Line, Terms
     from headway.stores.book import KeyState
+    from headway.stores.repair import Correction
     from headway.tickets import Answer, Decision, Ticket
 
     class Store(Protocol):
@@ -40,13 +41,18 @@ if TYPE_CHECKING:
         source: str
         # Called with each ticket of a dead holder and that holder's description.
         on_reclaimed: Callable[[Ticket, str], None]
+        # Called with each lease that may be another's by now, and for how long we were not heard.
+        on_unheard: Callable[[Ticket, float], None]
 
         @property
         def lifeline(self) -> int | None:
             """The descriptor whose lock says that this process lives, if that is how it is told."""
 
-        def introduce(self) -> None:
-            """Let others see the present command line of this process as its own."""
+        def introduce(self, stopped: str = "") -> None:
+            """Let others see the present command line of this process, and that it is stopped.
+
+            ``stopped`` is what ``stores/stopped.py`` writes.
+            """
 
         def new_id(self, name: str = "") -> str:
             """An id for a ticket of this process, ending in a number or in the name given."""
@@ -69,8 +75,15 @@ if TYPE_CHECKING:
         def is_lost(self, ticket: Ticket) -> bool:
             """Find out whether a lease of ours was taken back, and take note of it if so."""
 
+        @property
+        def is_unheard(self) -> bool:
+            """Whether our leases may be others' by now: the store was not reached for too long."""
+
         def own_ticket(self, ticket_id: str) -> Ticket | None:
             """A ticket of this process that has not been released."""
+
+        def own_tickets(self) -> list[Ticket]:
+            """All of them, as far as is known here."""
 
         def cancel(self, ticket_id: str) -> bool:
             """End anyone's waiting ticket; false if it does not wait."""
@@ -135,6 +148,13 @@ if TYPE_CHECKING:
         def version(self) -> int:
             """A number that differs when anything may have changed."""
 
+        def repair(self) -> list[Correction]:
+            """Recompute all counts from the tickets at one instant; those that were wrong.
+
+            Tickets of dead holders are given back first, and tickets that fit afterwards are
+            granted. Leases and ranks stay as they are. Without wrong counts nothing changes.
+            """
+
         def listen(self, timeout_seconds: float) -> None:
             """Wait for news from other processes, for at most this long."""
 
@@ -179,16 +199,29 @@ class StoreClosed(HeadwayError):  # noqa: N818 - to callers it is a HeadwayError
 class Holder:
     """A process that owns tickets and leases."""
 
-    __slots__ = ("command", "host", "id", "pid")
+    __slots__ = ("command", "host", "id", "lease_seconds", "pid", "stopped")
 
-    def __init__(self, id: str, pid: int, host: str, command: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        pid: int,
+        host: str,
+        command: str,
+        *,
+        lease_seconds: float | None = None,
+        stopped: str = "",
+    ) -> None:
         self.id, self.pid, self.host, self.command = id, pid, host, command
+        # On a server: how long it may be silent, by its own settings.
+        self.lease_seconds = lease_seconds
+        # What it says while it is stopped, as ``stores/stopped.py`` writes it.
+        self.stopped = stopped
 
 
 class Census:
     """One look at a whole store."""
 
-    __slots__ = ("holders", "leases", "loans", "states", "terms", "waiting")
+    __slots__ = ("holders", "leases", "loans", "states", "stopped", "terms", "waiting")
 
     def __init__(
         self,
@@ -204,6 +237,8 @@ class Census:
         self.states = {state.key: state for state in states}
         self.leases, self.waiting, self.loans = list(leases), list(waiting), list(loans)
         self.holders = {holder.id: holder for holder in holders}
+        # Those who left their line when they were stopped, each at the key where it stood.
+        self.stopped: list[Ticket] = []
 
 
 class Outlook:
@@ -239,5 +274,5 @@ def forsake(tickets: Iterable[Ticket]) -> None:
             ticket.verdict = Withdrawn(ticket.id)
 
 
-def say_nothing(ticket: Ticket, holder: str) -> None:
-    """What a store does with its reclaimed tickets until somebody wants to hear of them."""
+def say_nothing(ticket: Ticket, detail: object) -> None:
+    """What a store does with news of its tickets until somebody wants to hear of them."""

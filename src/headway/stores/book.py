@@ -9,7 +9,7 @@ from headway.limits import UNCAPPED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Literal, Protocol, TypeAlias
 
     from headway.limits import Terms
@@ -19,14 +19,24 @@ if TYPE_CHECKING:
     # A key, its cap, whether it is paused, and its budget.
     Change: TypeAlias = tuple[str, int, bool, int]
 
-    class Book(Protocol):
+    class Sight(Protocol):
+        """What one has to see of a store to tell who waits for whom."""
+
+        def key(self, key: str) -> KeyState: ...
+        def line(self, key: str, most: int) -> Sequence[Ticket]:
+            """Those parked at the key, so many, best rank first."""
+
+        def lease(self, ticket_id: str) -> Ticket | None: ...
+        def borrower(self, lender: str, key: str) -> str | None:
+            """Who has the lender's slot on the key on loan."""
+
+    class Book(Sight, Protocol):
         """A store's tickets, leases, loans and counts, as the rules see them.
 
         A ticket is on the book from ``park`` or ``grant`` until ``strike``. Objects
         handed out are the same ones for the length of an operation.
         """
 
-        def key(self, key: str) -> KeyState: ...
         def head(self, key: str) -> Ticket | None:
             """The best-ranked ticket parked at the key."""
 
@@ -39,12 +49,8 @@ if TYPE_CHECKING:
         def strike(self, ticket: Ticket) -> None:
             """Take the ticket off the book."""
 
-        def lease(self, ticket_id: str) -> Ticket | None: ...
         def ticket(self, ticket_id: str) -> Ticket | None:
             """The ticket, parked or granted."""
-
-        def borrower(self, lender: str, key: str) -> str | None:
-            """Who has the lender's slot on the key on loan."""
 
         def lend(self, lender: str, key: str, borrower: str) -> None: ...
         def end_loan(self, lender: str, key: str) -> None: ...
@@ -53,6 +59,15 @@ if TYPE_CHECKING:
 
         def parked_children(self) -> Iterable[Ticket]:
             """Every parked ticket that has a parent, best rank first."""
+
+        def parked_insiders(self, most: int) -> Iterable[Ticket]:
+            """Those parked that were asked for from within a lease, so many, best rank first."""
+
+        def insiders_have(self, keys: set[str], most: int) -> bool:
+            """Whether a lease that one of those was asked from within may count on these keys."""
+
+        def parked_reserving(self, most: int) -> Iterable[Ticket]:
+            """Those parked that have reserved something, so many, best rank first."""
 
         def parked(self) -> Iterable[Ticket]:
             """Every parked ticket, best rank first."""
@@ -263,11 +278,13 @@ def new_state(key: str, terms: Terms) -> KeyState:
     return KeyState(key, terms.cap(key), paused=key in terms.paused, budget=terms.budget(key))
 
 
+def wanted_changes(terms: Terms, names: Iterable[str]) -> list[Change]:
+    """What the terms make of these keys, in the order in which tickets collect them."""
+    ordered = sorted(names, key=collection_order)
+    return [(key, terms.cap(key), key in terms.paused, terms.budget(key)) for key in ordered]
+
+
 def changed_keys(terms: Terms, states: Iterable[KeyState]) -> list[Change]:
     """The keys that new terms treat otherwise: cap, whether they are paused, and budget."""
-    ordered = sorted(states, key=lambda state: collection_order(state.key))
-    wanted = [
-        (s.key, terms.cap(s.key), s.key in terms.paused, terms.budget(s.key)) for s in ordered
-    ]
-    present = [(s.key, s.cap, s.paused, s.budget) for s in ordered]
-    return [change for change, before in zip(wanted, present, strict=True) if change != before]
+    present = {s.key: (s.key, s.cap, s.paused, s.budget) for s in states}
+    return [change for change in wanted_changes(terms, present) if change != present[change[0]]]

@@ -12,9 +12,10 @@ import _thread
 import fcntl
 import mmap
 import os
+import sys
 import time
 
-from headway import background
+from headway import background, ownership
 from headway.errors import StoreUnavailable
 from headway.stores.base import StoreClosed, WouldBlock
 from headway.stores.locks import owned_lock, taken
@@ -34,10 +35,14 @@ _NAPS_SECONDS = (0.0002, 0.0003, 0.0005, 0.0008, 0.0012, 0.002, 0.003, 0.005, 0.
 _NAPS_IN_A_CROWD_SECONDS = (0.012, 0.008)
 _CROWD_SECONDS = 0.1
 _SHARE, _SHARE_SECONDS = 32, 0.0005
-_PAGE_BYTES = 4096
+PAGE_BYTES = 4096
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-_TOKEN, _ARRIVAL, _OWNER_PID, _GENERATION = range(4)
+_TOKEN, _ARRIVAL, _OWNER_PID, _GENERATION, _LOG, _INDEX = range(6)
+NO_FILES = (0, 0)
+_FILL_UP_SECONDS = 1.0
+# No counter gets there by counting: the page was overwritten.
+_ABSURD = 1 << 53
 
 
 class Guard:
@@ -52,9 +57,9 @@ class Guard:
         except OSError:
             os.close(self._descriptor)
             raise
-        if os.fstat(self._descriptor).st_size < _PAGE_BYTES:
-            raise StoreUnavailable(path, "it was cut short; delete it when nothing runs")
-        self._page = memoryview(mmap.mmap(self._descriptor, _PAGE_BYTES)).cast("Q")
+        if os.fstat(self._descriptor).st_size < PAGE_BYTES:
+            _fill_up(self._descriptor, path)
+        self._page = memoryview(mmap.mmap(self._descriptor, PAGE_BYTES)).cast("Q")
         self._mutex = owned_lock()
         # Whether the doorman was asked for this turn, and perhaps has the lock.
         self._at_the_door = False
@@ -92,6 +97,14 @@ class Guard:
                 pass
             finally:
                 self._mutex.release()
+
+    def is_at_its_path(self) -> bool:
+        """Whether others who come now use the same file; for who is inside."""
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._descriptor))
 
     def is_mine(self) -> bool:
         """Whether this very thread is inside."""
@@ -162,19 +175,37 @@ class Guard:
     def next_token(self) -> int:
         """A number greater than every one before, also after ``slots.db`` was deleted."""
         token = self._page[_TOKEN] + 1
+        if token >= _ABSURD:
+            token = _microseconds()
         self._page[_TOKEN] = token
         return token
 
     def next_arrival(self, now_microseconds: int) -> int:
         """The time, but never before or at an arrival that was given out."""
         arrival = max(now_microseconds, self._page[_ARRIVAL] + 1)
+        if arrival >= _ABSURD:
+            arrival = now_microseconds
         self._page[_ARRIVAL] = arrival
         return arrival
 
     def next_generation(self) -> int:
         """A number for a new database, to tell it from every older one."""
-        self._page[_GENERATION] += 1
+        generation = self._page[_GENERATION] + 1
+        self._page[_GENERATION] = generation if generation < _ABSURD else _microseconds()
+        self.side_files = NO_FILES
         return self.generation
+
+    @property
+    def side_files(self) -> tuple[int, int]:
+        """The inodes of the log and the index that those use who have the database open.
+
+        Nothing but zeros if nobody has it open, as far as is known.
+        """
+        return self._page[_LOG], self._page[_INDEX]
+
+    @side_files.setter
+    def side_files(self, inodes: tuple[int, int]) -> None:
+        self._page[_LOG], self._page[_INDEX] = inodes
 
     @property
     def generation(self) -> int:
@@ -187,7 +218,8 @@ class Guard:
     def start_afresh(self) -> None:
         """Nobody else is alive: arrivals start over, and tokens pass those lost with power."""
         self._page[_ARRIVAL] = 0
-        self._page[_TOKEN] = max(self._page[_TOKEN], time.time_ns() // 1000)
+        token = self._page[_TOKEN]
+        self._page[_TOKEN] = max(token if token < _ABSURD else 0, _microseconds())
 
     def come_to_rest(self, seconds: float) -> bool:
         """Keep the other threads of this process out; false if that takes too long."""
@@ -294,22 +326,47 @@ class Doorman:
                 self._asked.release()
 
 
+def _microseconds() -> int:
+    return time.time_ns() // 1000
+
+
+def _fill_up(descriptor: int, path: str) -> None:
+    """Make a file whole that was cut short, as a power cut may leave it.
+
+    Its counters start from the time: past every number that was given out, so that a database
+    of before is not taken for the newest.
+    """
+    deadline = time.monotonic() + _FILL_UP_SECONDS
+    while not taken(descriptor, fcntl.LOCK_EX):
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(path, "it was cut short; delete it when nothing runs")
+        time.sleep(_NAPS_SECONDS[-1])
+    try:
+        if os.fstat(descriptor).st_size < PAGE_BYTES:
+            now = _microseconds()
+            page = b"".join(count.to_bytes(8, sys.byteorder) for count in (now, 0, 0, now))
+            os.pwrite(descriptor, page.ljust(PAGE_BYTES, b"\0"), 0)
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def _open(path: str) -> int:
     """Open the file, made whole if need be."""
     while True:
         try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            # Not through a link: our counters would be written into the file it leads to.
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             _make(path)
 
 
 def _make(path: str) -> None:
     draft = f"{path}.{os.getpid()}.{_thread.get_ident()}.new"
-    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = ownership.create(draft, os.O_RDWR | os.O_EXCL)
     try:
         # Real zeros, not a hole: touching a hole in shared memory on a full disk would
         # kill the process.
-        os.write(descriptor, bytes(_PAGE_BYTES))
+        os.write(descriptor, bytes(PAGE_BYTES))
         os.link(draft, path)
     except (FileExistsError, FileNotFoundError):
         pass  # someone else was first, and may have cleared the draft away as one of the dead

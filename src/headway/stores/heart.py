@@ -9,6 +9,7 @@ from weakref import ref
 
 from headway import background
 from headway.errors import StoreUnavailable
+from headway.stores import patience
 from headway.stores.base import StoreClosed
 from headway.stores.neighbours import Neighbours
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
         def beat(self, orphans: list[str]) -> None: ...
         def bury(self, holder: str) -> None: ...
+        def note_silence(self) -> None: ...
 
 
 # After a failure that was waited for already.
@@ -64,6 +66,7 @@ class Heart:
             background.start(self._live, ref(patient), dead)
 
     def _live(self, patient: ref[Patient], dead: list[str]) -> None:
+        patience.keep_quiet()
         try:
             self._beat(patient, dead)
         finally:
@@ -85,6 +88,7 @@ class Heart:
             except StoreClosed:
                 return
             except StoreUnavailable:  # it was tried for long; whoever asks next will hear of it
+                present.note_silence()
                 self._stopping.wait(_PAUSE_SECONDS)
             del present
 

@@ -15,7 +15,7 @@ import select
 import sys
 from _weakref import ref
 
-from headway import background
+from headway import background, ownership
 from headway.stores import locks
 from headway.stores.base import Holder, new_holder_id
 from headway.stores.processes import own_command, pid_namespace
@@ -30,6 +30,7 @@ _LOCK, _SOCKET, _UNLOCKED = ".lock", ".sock", ".new"
 _IDLE, _BUSY, RECLAIMED = "-", "+", "x"
 _HAS_EPOLL = sys.platform == "linux"
 _MAX_MESSAGE = 4096
+_MAX_CARD = 65536
 # A full socket queue drops messages. It holds about ten; who found this many may have missed some.
 _MAYBE_FULL = 4
 
@@ -46,7 +47,7 @@ class Live:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        ownership.make_directory(directory)
         self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def holders(self) -> list[str]:
@@ -94,16 +95,33 @@ class Live:
 
     def describe(self, holder: str) -> Holder:
         """What a holder has written about itself."""
-        pid, _, host, command = self._card(holder)
-        return Holder(holder, pid, host, command)
+        pid, _, host, command, stopped = self._card(holder)
+        return Holder(holder, pid, host, command, stopped=stopped)
+
+    def stopped(self) -> list[Holder]:
+        """Those who have said that they are stopped."""
+        found = [self.describe(holder) for holder in self.holders()]
+        return [holder for holder in found if holder.stopped and self.is_alive(holder.id)]
 
     def remove(self, holder: str) -> None:
         """Clear away what a dead holder left."""
         for suffix in (_SOCKET, _UNLOCKED, _LOCK):
-            try:
-                os.unlink(holder + suffix, dir_fd=self._descriptor)
-            except FileNotFoundError:
-                pass
+            self._unlink(holder + suffix)
+
+    def remove_drafts(self) -> None:
+        """Clear away files of those who were killed while they appeared.
+
+        For a directory in which all appear under one lock, by someone who has it.
+        """
+        for name in os.listdir(self.directory):
+            if name.endswith(_UNLOCKED):
+                self._unlink(name)
+
+    def _unlink(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            pass
 
     def address(self, holder: str) -> str:
         """Where to send to. A socket's path is limited to about 100 bytes, a home's is not."""
@@ -113,11 +131,8 @@ class Live:
 
     def open_locked(self, holder: str) -> int:
         """Create a holder's file; whoever sees it under its name finds it locked."""
-        descriptor = os.open(
-            holder + _UNLOCKED,
-            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-            0o600,
-            dir_fd=self._descriptor,
+        descriptor = ownership.create(
+            holder + _UNLOCKED, os.O_RDWR | os.O_EXCL, dir_fd=self._descriptor
         )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,7 +161,7 @@ class Live:
         The lock must be tested after this, not before: then a lock still held
         proves that the pid was not reused.
         """
-        pid, namespace, _, _ = self._card(holder)
+        pid, namespace, *_ = self._card(holder)
         comparable = pid and namespace and namespace == pid_namespace()
         if not comparable or not hasattr(os, "pidfd_open"):
             return None
@@ -157,7 +172,7 @@ class Live:
 
     def is_orphaned(self, holder: str) -> bool:
         """Whether a holder's process is certainly over, and somebody else keeps its lock."""
-        pid, namespace, _, _ = self._card(holder)
+        pid, namespace, *_ = self._card(holder)
         if not pid or not namespace or namespace != pid_namespace():
             return False
         try:
@@ -172,19 +187,19 @@ class Live:
         """A descriptor to test a holder's lock with, or to wait for it."""
         return os.open(holder + _LOCK, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
 
-    def _card(self, holder: str) -> tuple[int, int, str, str]:
+    def _card(self, holder: str) -> tuple[int, int, str, str, str]:
         try:
             descriptor = self.open_lock(holder)
         except FileNotFoundError:
-            return 0, 0, "", "(gone)"
+            return 0, 0, "", "(gone)", ""
         try:
-            lines = os.read(descriptor, 4096).decode(errors="replace").split("\n")
+            lines = os.read(descriptor, _MAX_CARD).decode(errors="replace").split("\n")
         finally:
             os.close(descriptor)
         try:
-            return int(lines[0][1:]), int(lines[1]), lines[2], lines[3]
+            return int(lines[0][1:]), int(lines[1]), lines[2], lines[3], "".join(lines[4:])
         except (ValueError, IndexError):  # killed while it wrote its card
-            return 0, 0, "", "(unknown)"
+            return 0, 0, "", "(unknown)", ""
 
     def close(self) -> None:
         """Safe to repeat."""
@@ -195,8 +210,9 @@ class Live:
     __del__ = close
 
 
-def _write_card(descriptor: int, mark: str) -> None:
-    card = f"{mark}{os.getpid()}\n{pid_namespace()}\n{os.uname().nodename}\n{own_command()}\n"
+def _write_card(descriptor: int, mark: str, stopped: str = "") -> None:
+    lines = f"{mark}{os.getpid()}", pid_namespace(), os.uname().nodename, own_command(), stopped
+    card = "\n".join(map(str, lines))
     written = os.pwrite(descriptor, card.encode(errors="surrogateescape"), 0)
     os.ftruncate(descriptor, written)
 
@@ -241,10 +257,14 @@ class Presence:
             # Too long a path on a system without /proc. The periodic look still works.
             return
         os.chmod(self._live.address(self.id), 0o600)
+        ownership.hand_over(self._live.address(self.id), directory=self._live.directory)
 
-    def get_busy(self) -> None:
-        """Say that there will be tickets, and for what command; once, before the first."""
-        _write_card(self.lock, _BUSY)
+    def get_busy(self, stopped: str = "") -> None:
+        """Say that there will be tickets, and for what command; before the first.
+
+        Said again, that it is stopped, or is not any more.
+        """
+        _write_card(self.lock, _BUSY, stopped)
         self.is_busy = True
 
     def send(self, holder: str, message: str) -> bool:
@@ -355,6 +375,9 @@ class Presence:
 
     def forget(self) -> None:
         """Close everything; what a parent holds after a fork stays held. Safe to repeat."""
+        lock, self.lock = self.lock, -1
+        if lock >= 0:  # first of all: as long as it is open, the parent seems to live
+            os.close(lock)
         for process in self._watched.values():
             if process is not None:
                 os.close(process)
@@ -363,9 +386,6 @@ class Presence:
             if epoll is not None:
                 epoll.close()
         self._socket.close()
-        lock, self.lock = self.lock, -1
-        if lock >= 0:
-            os.close(lock)
 
     def __del__(self) -> None:
         if self.lock >= 0:  # otherwise closed, or never quite there

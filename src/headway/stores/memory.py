@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.limits import Line
     from headway.stores.book import KeyState
+    from headway.stores.repair import Correction
     from headway.tickets import Answer, Decision, Ticket
 
     T = TypeVar("T")
@@ -43,7 +44,7 @@ class MemoryStore:
     """A book in memory behind one lock."""
 
     name = "memory://"
-    shared = distant = False
+    shared = distant = is_unheard = False
     source = CODE
     lifeline = None
 
@@ -59,6 +60,7 @@ class MemoryStore:
         self._max_waiting, self._max_cooling_seconds = max_waiting, max_cooling_seconds
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
+        self.on_unheard: Callable[[Ticket, float], None] = say_nothing
         self._start(Terms())
 
     def _start(self, terms: Terms) -> None:
@@ -75,7 +77,7 @@ class MemoryStore:
         )
         self._pacing = Pacing(self._book, self._admission)
 
-    def introduce(self) -> None:
+    def introduce(self, stopped: str = "") -> None:
         """Nobody else is here."""
 
     def new_id(self, name: str = "") -> str:
@@ -131,7 +133,7 @@ class MemoryStore:
         if self._lock._is_owned():  # noqa: SLF001
             # A collected generator or a signal handler gives back while this very
             # thread is inside an operation: that operation will do it on its way out.
-            self._left_over.append((self.release, (ticket, held_seconds)))
+            self._left_over.append((self._leave, (ticket, held_seconds)))
             return True
         with self._lock:
             book = self._book
@@ -151,8 +153,17 @@ class MemoryStore:
 
     def _do_left_over(self) -> None:
         while self._left_over:
-            work, args = self._left_over.popleft()
+            self._locked(self._do_first_left_over)
+
+    def _do_first_left_over(self) -> None:
+        if self._left_over:  # otherwise another thread did it
+            work, args = self._left_over[0]
             work(*args)
+            # After it: it is done twice rather than never, if Ctrl-C strikes in between.
+            del self._left_over[0]
+
+    def _leave(self, ticket: Ticket, held_seconds: float) -> bool:
+        return self._book.go_straight_out(ticket, held_seconds) or self._release(ticket)
 
     def _release(self, ticket: Ticket) -> bool:
         if ticket.id in self._book.leases:
@@ -178,6 +189,9 @@ class MemoryStore:
 
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self._book.ticket(ticket_id) or self._book.revoked.get(ticket_id)
+
+    def own_tickets(self) -> list[Ticket]:
+        return [*self._book.leases.values(), *self._book.waiting.values()]
 
     def cancel(self, ticket_id: str) -> bool:
         return self._locked(self._end, self._book.waiting, ticket_id, None)
@@ -251,6 +265,17 @@ class MemoryStore:
     def follow_file(self, known: Settings | None = None) -> list[Line]:  # noqa: ARG002
         return []  # there is none
 
+    def repair(self) -> list[Correction]:
+        return self._locked(self._repair)
+
+    def _repair(self) -> list[Correction]:
+        from headway.stores.repair import miscounts  # noqa: PLC0415 - seldom needed
+
+        corrections = miscounts(self._census(self._book.states.values()))
+        if corrections:
+            self._book.recount(self._admission)
+        return corrections
+
     def survey(self, path: Sequence[str]) -> list[KeyState]:
         self._refuse_reentry()
         with self._lock:
@@ -259,14 +284,17 @@ class MemoryStore:
     def census(self) -> Census:
         self._refuse_reentry()
         with self._lock:
-            return Census(
-                terms=self._book.terms,
-                states=[self._shown(state) for state in self._book.states.values()],
-                leases=self._book.leases.values(),
-                waiting=self._book.parked(),
-                loans=[(lender, key, to) for (lender, key), to in self._book.loans.items()],
-                holders=[self._holder()],
-            )
+            return self._census([self._shown(state) for state in self._book.states.values()])
+
+    def _census(self, states: Iterable[KeyState]) -> Census:
+        return Census(
+            terms=self._book.terms,
+            states=states,
+            leases=self._book.leases.values(),
+            waiting=self._book.parked(),
+            loans=[(lender, key, to) for (lender, key), to in self._book.loans.items()],
+            holders=[self._holder()],
+        )
 
     def outlook(self, ticket: Ticket) -> Outlook | None:
         self._refuse_reentry()
@@ -319,15 +347,15 @@ class MemoryStore:
     def close(self) -> None:
         """Nobody can see it any more; who holds something has to know."""
         if self._lock._is_owned():  # noqa: SLF001
-            self._left_over.append((self.close, ()))
+            self._left_over.append((self._give_everything_back, ()))
             return
         self._locked(self._give_everything_back)
-        self.closed = True
 
     def _give_everything_back(self) -> None:
         tickets = [*self._book.waiting.values(), *self._book.leases.values()]
         forsake(tickets)
         self._admission.end_all(tickets)
+        self.closed = True
 
     # -- inside -------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 from headway.lean import deque
 from headway.stores.book import PAUSED, milliseconds, new_state, window
@@ -39,6 +39,10 @@ class MemoryBook:
         self._lines: dict[str, list[tuple[tuple[int, str], Ticket]]] = {}
         self.loans: dict[tuple[str, str], str] = {}
         self._parked_children: dict[str, Ticket] = {}
+        self._parked_insiders: dict[str, Ticket] = {}
+        # How many of these have a lease that counts on a key; and on which each of them has.
+        self._insiders_on: dict[str, int] = {}
+        self._keys_inside: dict[str, set[str]] = {}
         # Leases taken back whose holder has not left yet.
         self.revoked: dict[str, Ticket] = {}
         # The ticket whose owner gets the answer of this very operation.
@@ -66,11 +70,21 @@ class MemoryBook:
             heappop(line)
         return None
 
+    def line(self, key: str, most: int) -> list[Ticket]:
+        parked = {
+            ticket.id: ticket
+            for _, ticket in self._lines.get(key, ())
+            if ticket.at == key and ticket.id in self.waiting
+        }
+        return nsmallest(most, parked.values(), key=lambda ticket: ticket.place)
+
     def park(self, ticket: Ticket) -> None:
         assert ticket.at is not None
         self.waiting[ticket.id] = ticket
         if ticket.parents:
             self._parked_children[ticket.id] = ticket
+        if ticket.within:
+            self._note_insider(ticket)
         line = self._lines.setdefault(ticket.at, [])
         if len(line) > 2 * self.states[ticket.at].waiting + 64:
             line[:] = {entry[1].id: entry for entry in line if entry[1].at == ticket.at}.values()
@@ -78,15 +92,15 @@ class MemoryBook:
         heappush(line, (ticket.place, ticket))
 
     def grant(self, ticket: Ticket) -> None:
+        """Until ``tell`` it waits as well: Ctrl-C in between must not keep it from its owner."""
         self._token += 1
         ticket.token, ticket.since = self._token, time.time()
-        self.waiting.pop(ticket.id, None)
-        self._parked_children.pop(ticket.id, None)
         self.leases[ticket.id] = ticket
 
     def strike(self, ticket: Ticket) -> None:
         self.waiting.pop(ticket.id, None)
         self._parked_children.pop(ticket.id, None)
+        self._forget_insider(ticket)
         self.leases.pop(ticket.id, None)
 
     def lease(self, ticket_id: str) -> Ticket | None:
@@ -110,6 +124,34 @@ class MemoryBook:
     def parked_children(self) -> list[Ticket]:
         return sorted(self._parked_children.values(), key=lambda ticket: ticket.place)
 
+    def parked_insiders(self, most: int) -> list[Ticket]:
+        return nsmallest(most, self._parked_insiders.values(), key=lambda ticket: ticket.place)
+
+    def insiders_have(self, keys: set[str], most: int) -> bool:  # noqa: ARG002 - it knows of all
+        # On loan it may be the slot of a lease that nobody waits in.
+        return any(map(self._insiders_on.get, keys)) or any(key in keys for _, key in self.loans)
+
+    def _note_insider(self, ticket: Ticket) -> None:
+        self._parked_insiders[ticket.id] = ticket
+        if ticket.id not in self._keys_inside:
+            leases = filter(None, map(self.ticket, ticket.within))
+            inside = {key for lease in leases for key in lease.path}
+            self._keys_inside[ticket.id] = inside
+            for key in inside:
+                self._insiders_on[key] = self._insiders_on.get(key, 0) + 1
+
+    def _forget_insider(self, ticket: Ticket) -> None:
+        if self._parked_insiders.pop(ticket.id, None) is None:
+            return
+        for key in self._keys_inside.pop(ticket.id, ()):
+            self._insiders_on[key] -= 1
+            if not self._insiders_on[key]:
+                del self._insiders_on[key]
+
+    def parked_reserving(self, most: int) -> list[Ticket]:
+        reserving = [ticket for ticket in self.waiting.values() if ticket.reserved]
+        return nsmallest(most, reserving, key=lambda ticket: ticket.place)
+
     def parked(self) -> list[Ticket]:
         return sorted(self.waiting.values(), key=lambda ticket: ticket.place)
 
@@ -120,6 +162,10 @@ class MemoryBook:
             if isinstance(decision, Revoked):
                 self.revoked[ticket.id] = ticket
             self._news.append(decision)
+        if isinstance(decision, Granted):
+            self._parked_children.pop(ticket.id, None)
+            self._forget_insider(ticket)
+            self.waiting.pop(ticket.id, None)
 
     def awaits_someone(self) -> bool:
         return False  # it cannot lose what it knows
@@ -213,6 +259,13 @@ class MemoryBook:
             if state.cooldown is not None and state.cooldown.probe not in self.leases:
                 state.cooldown.probe = None
         self.loans.clear()
+        for granted in [ticket for ticket in self.waiting.values() if ticket.id in self.leases]:
+            self.tell(granted, Granted(granted.id, granted.token))  # once more, perhaps
+        self._parked_children = {id_: child for id_, child in self.waiting.items() if child.parents}
+        self._parked_insiders, self._insiders_on, self._keys_inside = {}, {}, {}
+        for waiting in self.waiting.values():
+            if waiting.within:
+                self._note_insider(waiting)
         for lease in self.leases.values():
             lease.at = None
             lease.reserved.clear()

@@ -62,7 +62,7 @@ class Pacing:
         if present is not None and not present.over and (seconds is None or present.until >= until):
             return present.until - now
         state.cooldown = Cooldown(now, until, reason)
-        given_back = self._admission.call_back(key)
+        given_back = self._admission.call_back(key, list(self._book.parked()))
         given_back += self._admission.send_hopeless_away(key)
         self._book.stir(key)
         self._admission.hand_on(given_back)

@@ -31,6 +31,30 @@ def since(asked_at: float, call: Callable[[], T]) -> T:
         del _asked.at
 
 
+def keep_quiet() -> None:
+    """Nobody waits for what this thread asks, from now on."""
+    _asked.is_quiet = True
+
+
+def is_kept_quiet() -> bool:
+    """Whether that was said of the present thread."""
+    return getattr(_asked, "is_quiet", False)
+
+
+def listening(call: Callable[[], T]) -> T:
+    """Make a call whose failure ends nobody's wait: it is made again."""
+    _asked.is_listening = True
+    try:
+        return call()
+    finally:
+        del _asked.is_listening
+
+
+def is_listening() -> bool:
+    """Whether the present call is such a one."""
+    return getattr(_asked, "is_listening", False)
+
+
 class Patience:
     """Of all who ask one store in this process."""
 

@@ -6,6 +6,8 @@ import errno
 import os
 import sys
 
+from headway import plain_text
+
 MAX_COMMAND_LENGTH = 200
 # SQLite opens so many at once, and does not say why it could not.
 _FILES_AT_ONCE = 4
@@ -55,12 +57,44 @@ def describe(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read(MAX_COMMAND_LENGTH).decode(errors="replace")
-            command = words.replace("\0", " ").replace("\n", " ")
+            command = plain_text.one_line(words.replace("\0", " "))
         with open(f"/proc/{pid}/stat", "rb") as file:
             state = file.read().rpartition(b")")[2].split()[0]
     except (OSError, IndexError):
         return f"pid {pid}"
-    return f"pid {pid} ({command.strip()}{', stopped' if state in b'Tt' else ''})"
+    return f"pid {pid} ({command}{', stopped' if state in b'Tt' else ''})"
+
+
+def ancestors(pid: int, known: dict[int, int] | None = None) -> list[int]:
+    """The processes that one descends from, the nearest first, without the first of all.
+
+    What is found out about parents is kept in ``known``, for the next question.
+    """
+    found: list[int] = []
+    parents = {} if known is None else known
+    while pid > 1:
+        if pid not in parents:
+            parents[pid] = _parent(pid)
+        pid = parents[pid]
+        if pid <= 1 or pid in found:
+            break
+        found.append(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        if os.path.exists("/proc/self/stat"):
+            return 0
+    import psutil  # noqa: PLC0415 - where there is no /proc
+
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return 0
 
 
 def lock_owners(path: str) -> list[int]:

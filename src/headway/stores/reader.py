@@ -6,9 +6,10 @@ long the look takes.
 
 from __future__ import annotations
 
+from headway.errors import StoreUnavailable
 from headway.stores.base import Census, Outlook, StoreClosed
 from headway.stores.book import METERED, new_state
-from headway.stores.database import Damaged
+from headway.stores.database import INNOCENT, suspicion
 from headway.stores.driver import sqlite3
 from headway.stores.ledger import roll_back
 from headway.stores.locks import owned_lock
@@ -24,6 +25,7 @@ from headway.stores.sqlrows import (
     state_from,
     waiting_from,
 )
+from headway.stores.stopped import waiters
 from headway.tickets import Granted
 
 TYPE_CHECKING = False
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from headway.limits import Terms
+    from headway.stores.base import Holder
     from headway.stores.book import KeyState
     from headway.stores.home import Home
     from headway.tickets import Decision, Ticket
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
 
 _FIRST = "order by rank, id limit 100"
+# A look is repeated so often in a database that was damaged or replaced meanwhile.
+_LOOKS = 3
 _NO_JOB = "id not like '%-job%'"
 # So much later than the head's own process the others see to what only time lets in.
 _DEPUTY_SECONDS = 0.25
@@ -88,23 +93,13 @@ class Reader:
         return self._read(read)
 
     def census(self) -> Census:
-        def read(look: Look) -> Census:
-            leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
-            rows = look(f"select {WAITING_COLUMNS} from waiting order by rank, id")
-            waiting = [waiting_from(row) for row in rows]
-            holders = {ticket.holder for ticket in (*leases, *waiting)}
-            return Census(
-                terms=read_terms(look),
-                states=[
-                    self._state(look, row) for row in look(f"select {STATE_COLUMNS} from keys")
-                ],
-                leases=leases,
-                waiting=waiting,
-                loans=look("select lender, key, borrower from loans"),
-                holders=[self._home.live.describe(holder) for holder in holders],
-            )
-
-        return self._read(read)
+        live = self._home.live
+        census = self._read(
+            lambda look: read_census(look, lambda row: self._state(look, row), live.describe)
+        )
+        census.holders |= {holder.id: holder for holder in live.stopped()}
+        census.stopped = waiters(census.holders.values())
+        return census
 
     def awaited(self) -> list[str]:
         """The live holders that have not said yet what they hold in a new database."""
@@ -260,14 +255,18 @@ class Reader:
         """Look, and look again in a new database if this one is damaged."""
         if self._closed:
             raise StoreClosed
-        try:
-            return self._look(read)
-        except sqlite3.Error as error:
-            meaning = self._database.translate(error)
-            if not isinstance(meaning, Damaged):
-                raise meaning from error
-            self._home.replace(meaning)
-        return self._look(read)
+        for _ in range(_LOOKS):
+            try:
+                return self._look(read)
+            except Exception as error:
+                if suspicion(error) == INNOCENT:
+                    if isinstance(error, (OSError, sqlite3.Error)):
+                        raise self._home.unavailable(error) from error
+                    raise
+                generation = self._database.generation
+                self._database.let_go()
+                self._home.recheck(error, generation)
+        raise StoreUnavailable(self._database.path, "it is damaged or replaced again and again")
 
     def _look_aside(self, read: Callable[[Look], T]) -> T:
         """Look from inside a look: a signal handler, or a lease that was collected."""
@@ -287,9 +286,10 @@ class Reader:
             roll_back(connection)
 
     def _current_connection(self) -> Connection:
-        if not (self._database.is_open and self._database.is_current()):
+        database = self._database
+        if not (database.is_open and database.is_current() and database.is_whole()):
             # Let the home find or make the file: it knows what has to be said in it.
-            self._home.refresh()
+            self._home.refresh(certainly=database.is_open)
             self._openings += 1
             self._database.open(self._home.guard.generation)
         return self._database.connection
@@ -315,6 +315,31 @@ class Reader:
         with self._mutex:
             self._closed = True
             self._database.let_go()
+
+
+def read_census(
+    look: Look,
+    state_from_row: Callable[[tuple[Any, ...]], KeyState],
+    describe: Callable[[str], Holder],
+) -> Census:
+    """Everything there is in a database."""
+    leases = [lease_from(row) for row in look(f"select {LEASE_COLUMNS} from leases")]
+    rows = look(f"select {WAITING_COLUMNS} from waiting order by rank, id")
+    everyone = [*leases, *(waiting := [waiting_from(row) for row in rows])]
+    loans = look("select lender, key, borrower from loans")
+    if loans:
+        by_id = {ticket.id: ticket for ticket in everyone}
+        for lender, key, borrower in loans:
+            if borrower in by_id:
+                by_id[borrower].borrowed[key] = lender
+    return Census(
+        terms=read_terms(look),
+        states=[state_from_row(row) for row in look(f"select {STATE_COLUMNS} from keys")],
+        leases=leases,
+        waiting=waiting,
+        loans=loans,
+        holders=[describe(holder) for holder in {ticket.holder for ticket in everyone}],
+    )
 
 
 def _before_each(look: Look, holder: str) -> set[str | None]:

@@ -69,3 +69,12 @@ class Recovery:
         """Give back what dead holders left in a database that is in use."""
         if dead:
             self._ledger.transact(connection, lambda book: self._ledger.reclaim(book, dead))
+
+    def examine(self, connection: Connection) -> None:
+        """Read everything in a database, and raise any error if that makes no sense."""
+        from headway.stores.repair import miscounts  # noqa: PLC0415 - seldom needed
+        from headway.stores.sqlrows import read_all  # noqa: PLC0415
+
+        wrong = miscounts(read_all(connection.execute))
+        if wrong:
+            raise ValueError(f"its counts are not those of its tickets: {wrong[0]}")

@@ -7,12 +7,14 @@ concerns. A process is alive as long as the server hears from it.
 from __future__ import annotations
 
 import _thread
+import time
 from typing import TYPE_CHECKING
 
-from headway import background, clocks, journal
-from headway.errors import StoreUnavailable
+from headway import background, clocks, forking, journal
+from headway.errors import ConfigError, StoreUnavailable
 from headway.lean import deque
 from headway.limits import STORE
+from headway.stores import patience
 from headway.stores.base import (
     Census,
     Outlook,
@@ -21,8 +23,10 @@ from headway.stores.base import (
     forsake,
     say_nothing,
 )
-from headway.stores.own_tickets import OwnTickets
-from headway.stores.redis_link import Link, Unreached, read_password
+from headway.stores.home_record import HomeRecord
+from headway.stores.own_tickets import FencedTickets
+from headway.stores.redis_address import read_password
+from headway.stores.redis_link import Link, Unreached
 from headway.stores.redis_listening import Listening
 from headway.stores.redis_looks import Looks
 from headway.stores.redis_rows import (
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.limits import Line, Terms
     from headway.stores.book import KeyState
+    from headway.stores.repair import Correction
     from headway.tickets import Answer, Decision, Ticket
 
 _REST_SECONDS = 1.0
@@ -53,13 +58,21 @@ class RedisStore:
     source = STORE
 
     @staticmethod
-    def link(url: str, settings: Settings) -> Link:
-        """The way to the server at this address."""
+    def link(url: str, settings: Settings, *, refuses_eviction: bool | None = None) -> Link:
+        """The way to the server at this address; by default settings say which are refused."""
+        if refuses_eviction is None:
+            refuses_eviction = settings.store_eviction == "refuse"
         password = settings.store_password
         if settings.store_password_file is not None:
             password = read_password(settings.store_password_file)
         timeout = settings.store_timeout_seconds
-        return Link(url, settings.namespace, timeout_seconds=timeout, password=password)
+        return Link(
+            url,
+            settings.namespace,
+            timeout_seconds=timeout,
+            password=password,
+            refuses_eviction=refuses_eviction,
+        )
 
     def __init__(
         self, settings: Settings, link: Link, *, clock: Callable[[], float] = clocks.boot_seconds
@@ -69,21 +82,26 @@ class RedisStore:
         self._boost = int(settings.boost_seconds * 1e6)
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
-        self._own = OwnTickets(self.news)
+        self.on_unheard: Callable[[Ticket, float], None] = say_nothing
+        self._record = HomeRecord(settings.home, self.name)
+        self._own = FencedTickets(self.news, self._record)
         self._start()
 
     def _start(self) -> None:
-        self._known = KnownTerms()
+        self._known = KnownTerms(self._record)
         self._session = Session(
             self._settings,
             self._link,
             self._own,
             self._known,
+            self._record,
             on_buried=self._tell_of_the_dead,
             on_free=self._wrap_up,
+            on_unheard=self._tell_of_silence,
             clock=self._clock,
         )
         self._known.session = self._session
+        self._own.clock = self._session.server_time
         self._looks = Looks(self._session)
         self._listening = Listening(self._link, self._session, self._own)
         self._count = 0
@@ -98,12 +116,15 @@ class RedisStore:
     def _tell_of_the_dead(self, ticket: Ticket, holder: str) -> None:
         self.on_reclaimed(ticket, holder)
 
+    def _tell_of_silence(self, ticket: Ticket, seconds: float) -> None:
+        self.on_unheard(ticket, seconds)
+
     @property
     def lifeline(self) -> int | None:
         return self._session.lifeline
 
-    def introduce(self) -> None:
-        self._session.introduce()
+    def introduce(self, stopped: str = "") -> None:
+        self._session.introduce(stopped)
 
     def new_id(self, name: str = "") -> str:
         self._count += 1
@@ -130,7 +151,7 @@ class RedisStore:
         except BaseException as error:
             # Not decided, whatever became of it there: not to be announced.
             ticket.clear()
-            if is_new and isinstance(error, Unreached):
+            if is_new and isinstance(error, Unreached | ConfigError):
                 self._own.forget(ticket.id)
             else:
                 self._doubt(ticket, error)
@@ -146,10 +167,21 @@ class RedisStore:
             self._own.parked(ticket, at)
             self._listening.expect(left, calls)
             answer = Waiting(ticket.id)
+        elif wait and self._session.is_unheard:
+            return self._ask_again(ticket)
         else:
+            self._record.saw_token(token)
             ticket.token, ticket.at = token, None
         self._note_announcements(announced)
         return answer
+
+    def _ask_again(self, ticket: Ticket) -> Answer:
+        """The answer was read late, and the grant in it may be lost by now: then it waits again."""
+        if not ticket.arrival:  # a shortcut gives none
+            self.place(ticket, arrival=int(self._clock() * 1e6), since=time.time())
+        ticket.at = ticket.path[0]
+        self._listening.look_after([ticket.id])
+        return Waiting(ticket.id)
 
     def _note_announcements(self, announced: int) -> None:
         """Another thread may have told all that is ours before this was known to be."""
@@ -160,7 +192,8 @@ class RedisStore:
     # told by the server's.
 
     def place(self, ticket: Ticket, *, arrival: int, since: float) -> None:
-        ticket.arrival, ticket.since = arrival + self._session.clock_offset(), since
+        ticket.arrival = arrival + self._session.clock_offset()
+        ticket.since = since + self._session.ahead_seconds
         ticket.rank = ticket.arrival - ticket.priority * self._boost
 
     def release(self, ticket: Ticket, held_seconds: float, *, patient: bool = True) -> bool:
@@ -180,15 +213,14 @@ class RedisStore:
             ended, *let_in = self._session.ask(
                 b"release", ticket.id, held_seconds, shortcut=short_release(ticket, held_seconds)
             )
-            try:
-                self._own.forget(ticket.id)
-                for ticket_id, row in let_in:
-                    self._own.decided(decision_from(ticket_id, row))
-            except BaseException:  # Ctrl-C
-                self._session.has_gap = True
-                raise
+            self._own.forget(ticket.id)
+            for ticket_id, row in let_in:
+                self._own.decided(decision_from(ticket_id, row))
         except StoreClosed:  # given back with everything else
             return False
+        except BaseException:  # Ctrl-C
+            self._session.has_gap = True
+            raise
         finally:
             self._own.leaving.discard(ticket.id)
         return bool(ended == "released")
@@ -207,6 +239,7 @@ class RedisStore:
         finally:
             self._own.leaving.discard(ticket.id)
         if row[0] == "granted":
+            self._record.saw_token(row[1])
             ticket.token, ticket.at, ticket.since = row[1], None, float(row[2])
             self._note_announcements(announced)
             return Granted(ticket.id, ticket.token)
@@ -224,8 +257,15 @@ class RedisStore:
             self._listening.look_after([ticket.id])
         return isinstance(ticket.verdict, Revoked)
 
+    @property
+    def is_unheard(self) -> bool:
+        return self._session.is_unheard
+
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self._own.get(ticket_id)
+
+    def own_tickets(self) -> list[Ticket]:
+        return list(self._own.values())
 
     def cancel(self, ticket_id: str) -> bool:
         return bool(self._session.ask(b"cancel", ticket_id)[0])
@@ -282,6 +322,17 @@ class RedisStore:
     def census(self) -> Census:
         return self._looks.census()
 
+    def repair(self) -> list[Correction]:
+        from headway.stores.repair import miscounts  # noqa: PLC0415 - seldom needed
+
+        corrections = miscounts(self.census())
+        if corrections:
+            # Whoever is alive has to say what it holds before anything is granted: a count
+            # without its lease may belong to a lease that the server has lost.
+            self._session.ask(b"distrust")
+            self._session.look(b"version")
+        return corrections
+
     def outlook(self, ticket: Ticket) -> Outlook | None:
         return self._looks.outlook(ticket)
 
@@ -309,7 +360,7 @@ class RedisStore:
     # -- news from others ---------------------------------------------------------------------
 
     def listen(self, timeout_seconds: float) -> None:
-        self._listening.listen(timeout_seconds)
+        patience.listening(lambda: self._listening.listen(timeout_seconds))
 
     def doze(self, timeout_seconds: float) -> bool:
         return self._listening.inbox.is_ringing(timeout_seconds)
@@ -327,10 +378,8 @@ class RedisStore:
 
     def forget_after_fork(self) -> None:
         self.news.clear()
-        self._own.forget_after_fork()
-        self._session.forget_after_fork()
-        self._listening.inbox.let_go()
-        self._start()
+        parts = [self._own.forget_after_fork, self._session.forget_after_fork]
+        forking.run_all([*parts, self._listening.inbox.let_go, self._start])
 
     def bury_ended(self) -> None:
         """Give back what those of this machine had who have ended, and of whom nobody told."""
@@ -372,15 +421,12 @@ class RedisStore:
         self._is_wrapping_up = True
         try:
             while self._left_over:
-                self._give_back(*self._left_over.popleft())
+                first = self._left_over[0]
+                self.release(*first)
+                # After it: a release that is repeated does nothing, if Ctrl-C strikes in between.
+                if self._left_over and self._left_over[0] is first:
+                    del self._left_over[0]
         except StoreUnavailable:
             pass
         finally:
             self._is_wrapping_up = False
-
-    def _give_back(self, ticket: Ticket, held_seconds: float) -> None:
-        try:
-            self.release(ticket, held_seconds)
-        except BaseException:
-            self._left_over.append((ticket, held_seconds))
-            raise

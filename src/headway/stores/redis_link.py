@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import re
 import time
 from typing import TYPE_CHECKING
 
-import redis
 from hiredis import pack_command
 from redis.exceptions import (
     AskError,
@@ -26,34 +24,24 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from headway import journal
 from headway.errors import ConfigError, StoreUnavailable
-from headway.stores import shown
+from headway.stores import patience, shown
 from headway.stores.base import StoreClosed
 from headway.stores.locks import owned_lock
 from headway.stores.patience import Patience
+from headway.stores.redis_address import explained, pool_for, refuse_sentinel
+from headway.stores.redis_script import script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
     T = TypeVar("T")
 
-# In this order: each uses what stands before it.
-_SHORTCUTS = ("prelude", "clock", "shortcuts")
-_RULES = (
-    "rows",
-    "header",
-    "book",
-    "lending",
-    "admission",
-    "pacing",
-    "recovery",
-    "operations",
-    "holders",
-    "looks",
-    "answer",
-)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 1.0
+# After so long without an answer it is said that the server is waited for.
+_NOTICE_SECONDS = 0.4
 # One try gets so much time, though all of it may be over.
 _LEAST_SECONDS = 0.01
 # What may soon be otherwise: as the driver has names for it, and as a server says it, about a
@@ -71,24 +59,6 @@ _TEMPORARY = (
     TryAgainError,
 )
 _TEMPORARY_WORDS = re.compile(r"(^|: -)(BUSY|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY) ")
-
-
-def script(**replaced: bytes) -> bytes:
-    """The operations of the store, as the server runs them; parts may be replaced.
-
-    The rules are in a function of their own: what has many names needs a large stack, and
-    each call that a shortcut serves would pay for it.
-    """
-
-    def text(part: str) -> bytes:
-        path = os.path.join(os.path.dirname(__file__), "lua", f"{part}.lua")
-        if part in replaced:
-            return replaced[part]
-        with open(path, "rb") as file:
-            return file.read()
-
-    shortcuts, rules = map(text, _SHORTCUTS), map(text, _RULES)
-    return b"\n".join([*shortcuts, b"return (function()", *rules, b"end)()"])
 
 
 class Unreached(StoreUnavailable):
@@ -113,20 +83,15 @@ class Link:
         *,
         timeout_seconds: float,
         password: str | None = None,
+        refuses_eviction: bool = False,
         text: bytes | None = None,
     ) -> None:
-        secret = {} if password is None else {"password": password}
         self.name = shown(url, namespace)
-        try:
-            self._pool = redis.ConnectionPool.from_url(
-                url,
-                socket_timeout=timeout_seconds,
-                socket_connect_timeout=timeout_seconds,
-                client_name="headway",
-                **secret,
-            )
-        except ValueError as error:
-            raise ConfigError(f"store {self.name} cannot be used: {_reason(error)}") from None
+        self._pool = pool_for(url, self.name, timeout_seconds=timeout_seconds, password=password)
+        # Whether a server has ever answered there; and whether it was tried in the other way.
+        self.has_answered = self._is_probed = False
+        self._refuses_eviction = refuses_eviction
+        self.is_wait_told = False
         self._address = {
             name: value
             for name, value in self._pool.connection_kwargs.items()
@@ -155,15 +120,40 @@ class Link:
         """Go to where the address leads."""
         self._pool.connection_kwargs.update(self._address)
 
-    def run(self, connection: Any, words: Sequence[bytes]) -> Any:
+    def explained(self, error: Exception) -> Exception:
+        """Why no server was ever met at this address; asked for once."""
+        if self.has_answered or self._is_probed:
+            return error
+        self._is_probed = True
+        return explained(error, self._pool)
+
+    def refuse_eviction(self, policy: str) -> None:
+        """Refuse a server that may throw leases away, unless the settings allow it."""
+        if policy and self._refuses_eviction:
+            raise ConfigError(
+                f"store {self.name} cannot be used: its server evicts keys when its memory is"
+                f" full ({policy}), leases too; set maxmemory-policy noeviction there, or accept"
+                ' that with store.eviction = "allow"'
+            )
+
+    def run(self, connection: Any, words: Sequence[bytes], answer: Callable[[], Any]) -> Any:
         """Have the server run one operation."""
         try:
             command = pack_command((*self._beginning, *words))  # type: ignore[arg-type]
             connection.send_packed_command([command])
-            return connection.read_response()
+            return answer()
         except NoScriptError:
             connection.send_command(b"EVAL", self._text, 1, self.tag, *words)
-            return connection.read_response()
+            return answer()
+
+    def tell_of_wait(self, deadline: float) -> None:
+        """Log that the server is waited for, once until it answers."""
+        left = deadline - time.monotonic()
+        if self.is_wait_told or left < _NOTICE_SECONDS or patience.is_kept_quiet():
+            return
+        self.is_wait_told = True
+        end = "" if patience.is_listening() else f", gives up in {left:.0f} s"
+        journal.log().warning("waiting for the store at %s%s", self.name, end)
 
     def deadline(self) -> float:
         """Until when a call that begins now may take."""
@@ -184,13 +174,16 @@ class Connection:
         self._link, self._connection = link, connection
         self.lock = owned_lock()
         self.is_closed = False
-        # Which server this is, and for how long it has surely forgotten nothing. Another one may
-        # not know what the last one knew.
-        self.server, self.uptime_seconds = "", 0
+        # Which server this is. Another one may not know what the last one knew.
+        self.server = ""
+        # By which policy it evicts keys, if it does.
+        self.eviction = ""
         # Whether that may be another one by now, though the connection has lasted.
         self.is_doubted = False
         # How often it was opened: what was said on an earlier one may still arrive.
         self.number = 0
+        # When the one who is at it now gives up; whether the last try to connect took too long.
+        self._deadline, self._is_slow = 0.0, False
         # Why whoever is at it now asks again.
         self._trouble = ""
         # Whether an answer may have been lost, with what it told of our tickets.
@@ -199,13 +192,14 @@ class Connection:
     def operate(self, words: Callable[[], Sequence[bytes]], deadline: float | None = None) -> Any:
         """Run one operation; it is tried again until the time for it is over."""
         work = self._link.run
-        return self.patiently(lambda: work(self._connection, words()), deadline)
+        return self.patiently(lambda: work(self._connection, words(), self._answer), deadline)
 
     def patiently(self, work: Callable[[], T], deadline: float | None = None) -> T:
         """Do something with the server, as often as it takes within the time for it."""
         if deadline is None:
             deadline = self._link.deadline()
         pause, is_reached = _FIRST_PAUSE_SECONDS, False
+        tell_at = time.monotonic() + _NOTICE_SECONDS
         while True:
             try:
                 return self._in_turn(work, deadline)
@@ -219,6 +213,8 @@ class Connection:
                 raise self._link.unavailable(
                     trouble.reason, is_reached=is_reached
                 ) from trouble.reason
+            if time.monotonic() + pause >= tell_at:
+                self._link.tell_of_wait(deadline)
             # Others may have their turn: a server can refuse one thing and do another.
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -227,7 +223,7 @@ class Connection:
         """Try it once, when no other thread is at it."""
         try:
             # Not with "with": another thread may wait for an answer as long as we may.
-            if not self.lock.acquire(True, max(0.0, deadline - time.monotonic())):
+            if not self.lock.acquire(True, _NOTICE_SECONDS) and not self._waits_on(deadline):
                 reason = "it does not answer another thread of this process"
                 raise self._link.unavailable(self._trouble or reason, is_reached=False)
             return self._once(work, deadline)
@@ -237,6 +233,11 @@ class Connection:
                 self.lock.release()
             except RuntimeError:  # it did so before the lock was ours
                 pass
+
+    def _waits_on(self, deadline: float) -> bool:
+        """Wait on for another thread that is at it; whether it was done in time."""
+        self._link.tell_of_wait(deadline)
+        return self.lock.acquire(True, max(0.0, deadline - time.monotonic()))
 
     def _once(self, work: Callable[[], T], deadline: float) -> T:
         is_reached = False
@@ -248,10 +249,11 @@ class Connection:
             self._look_elsewhere(error)
             if self.is_closed or not _is_answer(error):
                 self.hang_up()
-            if not _passes(error):
-                raise self._link.unavailable(error, is_reached=is_reached) from error
-            self._trouble = str(error)
-            raise _Again(error, is_reached=is_reached) from None
+            reason = error if is_reached else self._link.explained(error)
+            if not _passes(reason):
+                raise self._link.unavailable(reason, is_reached=is_reached) from error
+            self._trouble = str(reason)
+            raise _Again(reason, is_reached=is_reached) from None
         except BaseException:  # Ctrl-C: half an answer may be on its way
             self.hang_up()
             raise
@@ -264,7 +266,7 @@ class Connection:
 
     def _answered(self, answer: T) -> T:
         """The trouble is over. Nobody else hangs up, if another thread closed it meanwhile."""
-        self._trouble = ""
+        self._trouble, self._is_slow, self._link.is_wait_told = "", False, False
         if self.is_closed:
             self.hang_up()
         return answer
@@ -273,33 +275,72 @@ class Connection:
         if self.is_closed:
             raise StoreClosed
         left = max(_LEAST_SECONDS, deadline - time.monotonic())
+        self._deadline = deadline
         if self.is_doubted:
             self.hang_up()
         if self.server:
             self._connection._sock.settimeout(left)  # noqa: SLF001 - not from the beginning
             return
-        self._connection.socket_timeout = self._connection.socket_connect_timeout = left
-        self._connection.connect()
+        self._connect(left)
         self.number += 1
-        facts = self._info(b"all")
-        uptime = int(facts.get("uptime_in_seconds", 0))
-        self.uptime_seconds = 0 if _may_have_forgotten(facts) else uptime
+        facts = self._info()
+        refuse_sentinel(facts)
+        self._link.has_answered = True
+        self.eviction = eviction(facts)
         # One that was a replica for a while has what the other one had.
         promoted_at = facts.get("second_repl_offset", "-1")
         self.server = f"{facts.get('run_id', 'unnamed')}.{promoted_at}"
 
-    def _info(self, *sections: bytes) -> dict[str, str]:
-        told = self._command(b"INFO", *sections).decode()
+    def _connect(self, seconds: float) -> None:
+        """Open it; the first try is brief, so that a wait for the server is told in time."""
+        brief = seconds if self._is_slow else min(seconds, _NOTICE_SECONDS)
+        self._is_slow = True
+        self._connection.socket_timeout = self._connection.socket_connect_timeout = brief
+        self._connection.connect()
+        self._connection._sock.settimeout(seconds)  # noqa: SLF001
+
+    def _answer(self) -> Any:
+        """Read an answer; who has waited for it in silence is told so, and waits on."""
+        connection = self._connection
+        left = self._deadline - time.monotonic()
+        if left > _NOTICE_SECONDS:
+            connection._sock.settimeout(_NOTICE_SECONDS)  # noqa: SLF001
+            try:
+                return connection.read_response(disconnect_on_error=False)
+            except TimeoutError:
+                self._link.tell_of_wait(self._deadline)
+                left = max(_LEAST_SECONDS, self._deadline - time.monotonic())
+                connection._sock.settimeout(left)  # noqa: SLF001
+        return connection.read_response()
+
+    def _info(self) -> dict[str, str]:
+        told = self._command(b"INFO").decode()
         pairs = (line.partition(":") for line in told.splitlines())
         return {name: value for name, _, value in pairs}
 
     def _command(self, *words: bytes) -> Any:
         self._connection.send_command(*words)
-        return self._connection.read_response()
+        return self._answer()
 
     def facts(self) -> dict[str, str]:
         """What the server says of itself."""
         return self.patiently(self._info)
+
+    def setting(self, name: bytes) -> str | None:
+        """The value of a setting of the server; none if it does not tell us."""
+        try:
+            found = self.patiently(lambda: self._command(b"CONFIG", b"GET", name))
+        except StoreUnavailable:  # hosted servers and access lists keep it to themselves
+            return None
+        # A table, or a list of names and values, depending on the protocol.
+        values = list(found.values()) if isinstance(found, dict) else found[1:]
+        return values[0].decode() if values else None
+
+    def data_format(self) -> int | None:
+        """In which format the rows of the namespace are; none if there are none."""
+        meta = self._link.tag + b":meta"
+        found = self.patiently(lambda: self._command(b"HGET", meta, b"format"))
+        return None if found is None else int(found)
 
     def ping(self) -> float:
         """How many seconds it takes to answer."""
@@ -328,11 +369,12 @@ class Connection:
                 self.lock.release()
 
 
-def _may_have_forgotten(facts: dict[str, str]) -> bool:
-    """Whether a server was emptied, has evicted something or was a replica since it started."""
-    is_emptied = "cmdstat_flushall" in facts or "cmdstat_flushdb" in facts
-    was_replica = facts.get("second_repl_offset", "-1") != "-1"
-    return is_emptied or was_replica or facts.get("evicted_keys", "0") != "0"
+def eviction(facts: Mapping[str, str]) -> str:
+    """How a server evicts keys when its memory is full; nothing if it does not, or hides it."""
+    policy, memory = facts.get("maxmemory_policy", "noeviction"), facts.get("maxmemory", "0")
+    if policy == "noeviction" or memory == "0":
+        return ""
+    return f"maxmemory-policy {policy}, maxmemory {memory}"
 
 
 def _passes(error: Exception) -> bool:
@@ -345,20 +387,3 @@ def _passes(error: Exception) -> bool:
 def _is_answer(error: Exception) -> bool:
     """Whether the server itself has no time or no memory now; another one has no more."""
     return re.search(r"(^|: -)(BUSY|OOM) ", str(error)) is not None
-
-
-def read_password(path: str) -> str:
-    """The password that stands in a file, alone."""
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"store.password_file {path} cannot be read: {error}") from None
-
-
-def _reason(error: ValueError) -> str:
-    """Why a URL is none; what stands where its port should be may be a part of the password."""
-    text = str(error)
-    if "port" not in text.lower():
-        return text
-    return "its port is not a number; in a password, write / as %2F, : as %3A and @ as %40"

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from headway.stores.redis_inbox import Inbox
 from headway.stores.redis_rows import decision_from
+from headway.tickets import Revoked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from headway.stores.own_tickets import OwnTickets
     from headway.stores.redis_link import Link
@@ -40,12 +42,11 @@ class Listening:
             self.tend()
         if self.due is not None:
             timeout_seconds = min(timeout_seconds, max(0.0, self.due - time.monotonic()))
-        for ticket_id, row in self.inbox.receive(timeout_seconds):
-            if row[0] == "look":
-                self.calls += 1
-                self._due_is_known = False
-            else:
-                self._own.decided(decision_from(ticket_id, row))
+        try:
+            self._act_on(self.inbox.receive(timeout_seconds))
+        except BaseException:  # Ctrl-C: what the messages said is lost with them
+            self.inbox.has_gap = True
+            raise
         if self.due is not None and self.due <= time.monotonic():
             self.tend()
         if self.inbox.has_broken:
@@ -58,6 +59,14 @@ class Listening:
             except BaseException:
                 self.inbox.has_gap = True
                 raise
+
+    def _act_on(self, messages: Sequence[Sequence[Any]]) -> None:
+        for ticket_id, row in messages:
+            if row[0] == "look":
+                self.calls += 1
+                self._due_is_known = False
+            else:
+                self._session.take_note(ticket_id, row)
 
     def tend(self) -> None:
         """Let in whom time alone has kept out."""
@@ -84,12 +93,16 @@ class Listening:
             self.look_after(own[first : first + _MANY_TICKETS])
 
     def look_after(self, ticket_ids: Sequence[str]) -> None:
-        """Learn what became of some of our tickets."""
+        """Learn what became of some of our tickets; what is still ours stays so for a while."""
+        if self._session.is_unheard:
+            self._session.beat()
         unknown = []
         for ticket_id, row in self._session.ask(b"look", ticket_ids):
-            if row[0] == "unknown":
+            decision = decision_from(ticket_id, row)
+            is_lost = isinstance(decision, Revoked) and decision.token > 0
+            if row[0] == "unknown" or (is_lost and self._own.waits(ticket_id)):
                 unknown.append(self._own.get(ticket_id))
             else:
-                self._own.decided(decision_from(ticket_id, row))
+                self._own.decided(decision)
         if any(ticket is not None and self._own.is_alive(ticket) for ticket in unknown):
             self._session.announce()  # and hear what became of those

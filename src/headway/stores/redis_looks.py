@@ -15,6 +15,7 @@ from headway.stores.redis_rows import (
     ticket_from,
     unpacked,
 )
+from headway.stores.stopped import waiters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,9 +47,11 @@ class Looks:
         times = dict(zip(spent, admitted, strict=True))
         lent = [(place.decode().partition(" "), to.decode()) for place, to in pairs(loans)]
         in_line = [ticket_from(*each) for rows in waiting for each in pairs(rows)]
-        for ticket in in_line:
+        stopped = waiters(holders)
+        for ticket in (*in_line, *stopped):
             ticket.rank -= self._session.clock_offset()
-        return Census(
+        self._tell_by_own_clock([*leases, *in_line, *stopped])
+        census = Census(
             terms=terms_from(terms),
             states=[
                 self._shown(key.decode(), blob, times.get(key, ())) for key, blob in pairs(keys)
@@ -58,6 +61,8 @@ class Looks:
             loans=[(lender, key, to) for (lender, _, key), to in lent],
             holders=holders,
         )
+        census.stopped = stopped
+        return census
 
     def outlook(self, ticket: Ticket) -> Outlook | None:
         found = self._session.look(b"outlook", ticket.id)
@@ -66,12 +71,21 @@ class Looks:
         at, blob, (times,), position, everyone = found
         key = at.decode()
         holders, leases = everyone_from(everyone)
+        self._tell_by_own_clock(leases)
         return Outlook(
             state=self._shown(key, blob, times),
             position=position,
             leases=[lease for lease in leases if key in lease.path],
             holders=holders,
         )
+
+    def _tell_by_own_clock(self, tickets: Iterable[Ticket]) -> None:
+        """The moments of the server, as a clock on the wall here would have shown them.
+
+        Whoever looks tells how long ago something was by its own clock.
+        """
+        for ticket in tickets:
+            ticket.since -= self._session.ahead_seconds
 
     def positions(self, tickets: Iterable[Ticket]) -> dict[str, int]:
         found = self._session.look(b"positions", [ticket.id for ticket in tickets])

@@ -59,6 +59,8 @@ create table leases (
     priority integer not null,
     -- The leases whose slots it may borrow, the nearest first, with blanks between.
     parent text,
+    -- What it was asked for inside of, a word a line: leases of its very caller, ~ and a lease of
+    -- whoever started that, and ! if it gives up by itself.
     within text not null,
     arrival integer not null,
     since real not null,
@@ -84,6 +86,7 @@ create table waiting (
 ) without rowid;
 create index line on waiting (at, rank, id);
 create index children on waiting (rank, id) where parent is not null;
+create index insiders on waiting (rank, id) where within >= '0' and within < '~';
 create index reserving on waiting (id) where reserved is not null;
 
 create table loans (

@@ -142,7 +142,9 @@ class Shortcuts:
 
     def _stand_in_line(self, cursor: Cursor, ticket: Ticket) -> bool:
         """The first limited key is full, and nobody there has to make way for this ticket."""
-        found = None if ticket.within else self._full_key(cursor, ticket)
+        # Somebody inside of a lease may come to wait for ever behind a heavy one.
+        is_plain = not ticket.within and ticket.weight == 1
+        found = self._full_key(cursor, ticket) if is_plain else None
         if found is None:
             return False
         key, waiting = found

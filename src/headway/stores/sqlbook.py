@@ -6,6 +6,7 @@ writes the keys that changed. Tickets are written as they move.
 
 from __future__ import annotations
 
+from headway.keys import path
 from headway.stores.book import PAUSED, milliseconds, new_state, window
 from headway.stores.sqlrows import (
     INSERT_LEASE,
@@ -50,6 +51,18 @@ HOLDERS_AT_WORK = (
     " from keys where waiting > 0 and gate & 1 = 0 and used + reserved < cap"
     # In a new file nothing is granted before all have said what they hold.
     " union all select holder from awaited"
+)
+# As in the index of this name: the first word is the id of a lease.
+IS_INSIDER = "within >= '0' and within < '~'"
+# What the leases and tickets are for that those parked were asked from within, word by word.
+_WORD_AND_MORE = "substr({0}, 1, instr({0}, char(10)) - 1), substr({0}, instr({0}, char(10)) + 1)"
+_KEYS_INSIDE = (
+    f"with recursive inside (word, more) as (select {_WORD_AND_MORE.format('words')} from"
+    f" (select within || char(10) as words from waiting where {IS_INSIDER}"
+    " order by rank, id limit ?)"
+    f" union all select {_WORD_AND_MORE.format('more')} from inside where more <> '')"
+    " select keys from leases where id in (select word from inside)"
+    " union select keys from waiting where id in (select word from inside)"
 )
 _BACKWARDS = "order by rank desc, id desc limit 1"
 IN_FRONT = f"select id from waiting where at = ? and (rank, id) < (?, ?) {_BACKWARDS}"
@@ -112,6 +125,9 @@ class SqlBook:
     def head(self, key: str) -> Ticket | None:
         return self._one_waiting("where at = ? order by rank, id limit 1", key)
 
+    def line(self, key: str, most: int) -> list[Ticket]:
+        return list(self._waiting(f"where at = ? order by rank, id limit {most}", key))
+
     def park(self, ticket: Ticket) -> None:
         self._tickets[ticket.id] = ticket
         self._execute(INSERT_WAITING, waiting_row(ticket))
@@ -164,6 +180,19 @@ class SqlBook:
 
     def parked_children(self) -> list[Ticket]:
         return list(self._waiting("where parent is not null order by rank, id"))
+
+    def parked_insiders(self, most: int) -> list[Ticket]:
+        return list(self._waiting(f"where {IS_INSIDER} order by rank, id limit {most}"))
+
+    def insiders_have(self, keys: set[str], most: int) -> bool:
+        # On loan it may be the slot of a lease that nobody waits in.
+        if any(key in keys for (key,) in self._execute("select key from loans")):
+            return True
+        rows = self._execute(_KEYS_INSIDE, (most,)).fetchall()
+        return any(not keys.isdisjoint(path(tuple(named.split("\n")))) for (named,) in rows)
+
+    def parked_reserving(self, most: int) -> list[Ticket]:
+        return list(self._waiting(f"where reserved is not null order by rank, id limit {most}"))
 
     def parked(self) -> list[Ticket]:
         return list(self._waiting("order by rank, id"))
@@ -248,6 +277,11 @@ class SqlBook:
             f"select {LEASE_COLUMNS} from leases where id > ? and id < ?", (first, last)
         ).fetchall()
         return waiting + [self._ticket(row, lease_from) for row in leases]
+
+    def leases(self) -> list[Ticket]:
+        """Every lease."""
+        rows = self._execute(f"select {LEASE_COLUMNS} from leases").fetchall()
+        return [self._ticket(row, lease_from) for row in rows]
 
     def drop_plain_waiting(self, holder: str) -> list[str]:
         """Strike a holder's waiting tickets that have collected nothing; their keys.

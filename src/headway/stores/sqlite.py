@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from headway import clocks
+from headway import clocks, forking
 from headway.lean import deque
 from headway.limits import FILE
 from headway.stores.base import StoreClosed, WouldBlock, say_nothing
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headway.limits import Line, Terms
     from headway.stores.base import Census, Outlook
     from headway.stores.book import KeyState
+    from headway.stores.repair import Correction
     from headway.stores.sqlbook import SqlBook
     from headway.tickets import Answer, Decision, Ticket
 
@@ -48,7 +49,7 @@ _TAKEN_FOR_DEAD = "its process has lost its lock file and was taken for dead"
 class SqliteStore:
     """Tickets and leases of a home, in ``slots.db``."""
 
-    shared, distant = True, False
+    shared, distant, is_unheard = True, False, False
     source = FILE
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] | None = None) -> None:
@@ -57,6 +58,7 @@ class SqliteStore:
         self._boost = int(settings.boost_seconds * 1e6)
         self.news: deque[Decision] = deque()
         self.on_reclaimed: Callable[[Ticket, str], None] = say_nothing
+        self.on_unheard: Callable[[Ticket, float], None] = say_nothing
         self._own = OwnTickets(self.news)
         self._count = 0
         patience = settings.store_timeout_seconds
@@ -86,8 +88,8 @@ class SqliteStore:
     def lifeline(self) -> int | None:
         return self._home.presence.lock if self._home.holder_id else None
 
-    def introduce(self) -> None:
-        self._home.presence.get_busy()
+    def introduce(self, stopped: str = "") -> None:
+        self._home.presence.get_busy(stopped)
 
     def new_id(self, name: str = "") -> str:
         self._count += 1
@@ -243,6 +245,9 @@ class SqliteStore:
     def own_ticket(self, ticket_id: str) -> Ticket | None:
         return self._own.get(ticket_id)
 
+    def own_tickets(self) -> list[Ticket]:
+        return list(self._own.values())
+
     def cancel(self, ticket_id: str) -> bool:
         def work(book: SqlBook) -> bool:
             ticket = book.ticket(ticket_id)
@@ -350,11 +355,20 @@ class SqliteStore:
         """Give back what holders left that are gone, if they are."""
         self._change(lambda book: self._ledger.reclaim(book, holders))
 
+    def repair(self) -> list[Correction]:
+        from headway.stores.sqlrepair import repair  # noqa: PLC0415 - seldom needed
+
+        return self._operate(repair, self._ledger)
+
     def wrap_up(self) -> None:
         """Outside the guard: wake whom it concerns, and do what was put off meanwhile."""
-        left_over = self._wakeups.send()
-        for ticket, held_seconds in left_over:
+        self._wakeups.send()
+        left_over = self._wakeups.left_over
+        for ticket, held_seconds in list(left_over):
             self.release(ticket, held_seconds)
+            # After it: a release that is repeated does nothing, if Ctrl-C strikes in between.
+            if (ticket, held_seconds) in left_over:
+                left_over.remove((ticket, held_seconds))
 
     # -- life -------------------------------------------------------------------------------
 
@@ -375,10 +389,8 @@ class SqliteStore:
 
     def forget_after_fork(self) -> None:
         self.news.clear()
-        self._own.forget_after_fork()
-        self._reader.forget_after_fork()
-        self._home.forget_after_fork()
-        self._wakeups.forget_after_fork()
+        parts = (self._own, self._reader, self._home, self._wakeups)
+        forking.run_all([part.forget_after_fork for part in parts])
 
     @property
     def closed(self) -> bool:

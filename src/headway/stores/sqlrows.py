@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway import keys
 from headway.limits import Line, Terms
+from headway.stores.base import Census
 from headway.stores.book import COOLING, PAUSED, Cooldown, KeyState
 from headway.tickets import Refused, Revoked, Ticket, Withdrawn
 
@@ -35,15 +36,16 @@ def verdict_row(ticket: Ticket, decision: Decision) -> tuple[object, ...] | None
 
 def _detail(decision: Decision) -> str:
     if isinstance(decision, Refused):
-        return f"{decision.reason} {decision.key}"
+        return "\n".join((f"{decision.reason} {decision.key}", *decision.held_by))
     return decision.reason if isinstance(decision, Revoked) else ""
 
 
 def decision_from(ticket_id: str, kind: str, detail: str) -> Decision:
     """A row of ``verdicts`` as what it means."""
     if kind == "refused":
-        reason, _, key = detail.partition(" ")
-        return Refused(ticket_id, reason, key)  # type: ignore[arg-type]
+        (what, *held_by) = detail.split("\n")
+        reason, _, key = what.partition(" ")
+        return Refused(ticket_id, reason, key, tuple(held_by))  # type: ignore[arg-type]
     return Revoked(ticket_id, detail) if kind == "revoked" else Withdrawn(ticket_id)
 
 
@@ -70,7 +72,7 @@ def _row(ticket: Ticket) -> tuple[object, ...]:
         ticket.task,
         ticket.priority,
         " ".join(ticket.parents) or None,
-        "\n".join(ticket.within),
+        "\n".join(ticket.surroundings),
         ticket.arrival,
         ticket.since,
     )
@@ -101,8 +103,9 @@ def _ticket_from(row: tuple[str, ...]) -> Ticket:
         task=row[3],
         priority=int(row[4]),
         parents=tuple(row[5].split(" ")) if row[5] else (),
-        within=tuple(row[6].split("\n")) if row[6] else (),
     )
+    if row[6]:
+        ticket.surroundings = row[6].split("\n")
     ticket.arrival, ticket.since = int(row[7]), float(row[8])
     return ticket
 
@@ -155,3 +158,15 @@ def read_terms(execute: Callable[..., Iterable[Any]]) -> Terms:
     """The terms in force."""
     lines = [Line(*row) for row in execute("select * from lines")]
     return Terms(lines, [key for (key,) in execute("select key from paused")])
+
+
+def read_all(execute: Callable[..., Iterable[Any]]) -> Census:
+    """Everything as it stands in the tables, without a word on the holders."""
+    return Census(
+        terms=read_terms(execute),
+        states=[state_from(row, execute) for row in execute(f"select {STATE_COLUMNS} from keys")],
+        leases=[lease_from(row) for row in execute(f"select {LEASE_COLUMNS} from leases")],
+        waiting=[waiting_from(row) for row in execute(f"select {WAITING_COLUMNS} from waiting")],
+        loans=execute("select lender, key, borrower from loans"),
+        holders=(),
+    )

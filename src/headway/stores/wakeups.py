@@ -148,14 +148,14 @@ class Wakeups:
         for ticket in tickets:
             self._office.on_reclaimed(ticket, f"pid {died.pid} ({died.command})")
 
-    def send(self) -> list[tuple[Ticket, float]]:
-        """Wake those who were told something; answers what was put off until now."""
+    def send(self) -> None:
+        """Wake those who were told something."""
         try:
-            return self._send()
+            self._send()
         except StoreClosed:
-            return []  # all that was done on leaving
+            pass  # all that was done on leaving
 
-    def _send(self) -> list[tuple[Ticket, float]]:
+    def _send(self) -> None:
         gone = []
         for holder, message in _drain(self._outbox):
             if holder == self._home.presence.id:
@@ -166,7 +166,6 @@ class Wakeups:
             self._bury(died, tickets)
         if gone:
             self._office.reclaim(gone)
-        return list(_drain(self.left_over))
 
     def send_last(self) -> None:
         """Before this process leaves, under the guard: nobody sends for it afterwards."""

@@ -3,7 +3,8 @@
 -- -- coming ----------------------------------------------------------------------------------
 
 local function never_fits(ticket, key)
-  if ticket.weight <= book.key(key).cap then return false end
+  local cap = book.key(key).cap
+  if ticket.weight <= cap or cap == UNKNOWN_CAP then return false end
   local lender = lending.lender(ticket, key)
   return not lender or lender.weight < ticket.weight
 end
@@ -119,9 +120,13 @@ function rules.turn_away(ticket, wait)
   elseif state.waiting > rules.max_waiting then
     refusal = {'refused', 'queue_full', ticket.at, {}}
   else
-    refusal = lending.deadlock(ticket)
+    refusal = circles.refusal(ticket)
   end
-  if refusal then rules.end_all({ticket}) end
+  if refusal then
+    rules.end_all({ticket})
+  elseif (#ticket.reserved > 0 or ticket.weight > 1) and #ticket.within == 0 then
+    rules.break_circles()
+  end
   return refusal
 end
 
@@ -162,13 +167,26 @@ local function loan_for(ticket)
   return found
 end
 
-local function refuse_if_hopeless(ticket)
-  local refusal = hopeless(ticket)
-  if not refusal then return given_back() end
+local function send_away(ticket, refusal)
   local found = give_back(ticket, ticket.path)
   book.strike(ticket)
   book.tell(ticket, refusal)
   return found
+end
+
+local function refuse_if_hopeless(ticket)
+  local refusal = hopeless(ticket)
+  return refusal and send_away(ticket, refusal) or given_back()
+end
+
+-- Refuse one of those who can only wait for each other, until all others can go on.
+function rules.break_circles()
+  rules.may_circle = false
+  local victim, refusal = circles.victim()
+  while victim do
+    rules.hand_on(send_away(victim, refusal))
+    victim, refusal = circles.victim()
+  end
 end
 
 -- Let a parked ticket that had passed the key wait at it again.
@@ -176,6 +194,7 @@ local function pull_back(ticket, key)
   local keys = {key}
   append(keys, rest(ticket.path, key))
   local found = give_back(ticket, keys)
+  rules.may_circle = true
   park(ticket, book.key(key))
   return add(found, loan_for(ticket))
 end
@@ -214,6 +233,7 @@ local function end_lease(lease)
   for _, key in ipairs(lease.path) do
     local lender, borrower = lease.borrowed[key], book.borrower(lease.id, key)
     local child = borrower and book.ticket(borrower)
+    if borrower and not child then book.miss() end
     add(found, probing.stop_trying(lease, key, child))
     if borrower then book.end_loan(lease.id, key) end
     if lender then
@@ -236,7 +256,10 @@ local function end_lease(lease)
   for _, child in ipairs(book.parked_children()) do
     -- Someone may have waited for nothing but a loan that was large enough.
     add(found, refuse_if_hopeless(child))
-    if contains(child.parents, lease.id) then add(found, loan_for(child)) end
+    if contains(child.parents, lease.id) then
+      rules.may_circle = true
+      add(found, loan_for(child))
+    end
   end
   return found
 end
@@ -248,6 +271,7 @@ local function move_on(ticket, state)
   unpark(ticket)
   pass(ticket, state)
   collect(ticket, rest(ticket.path, state.key))
+  if ticket.at then rules.may_circle = true end
   if ticket.at and gate(book.key(ticket.at)) > PAUSED then
     local head = book.head(ticket.at)
     if head and head.id == ticket.id then book.stir(ticket.at) end
@@ -277,6 +301,7 @@ local function pass_on_loan(lender, key)
       local nearest = lending.lender(child, key)
       if nearest and nearest.id == lender and lending.borrow(child, key) then
         book.keep(child)
+        rules.may_circle = true
         local state = book.key(key)
         if probing.may_ask(child, state) then move_on(child, state) end
         return
@@ -317,6 +342,7 @@ function rules.hand_on(found)
   for _, state in ipairs(states) do
     if state.waiting > 0 then book.stir(state.key) end
   end
+  if rules.may_circle then rules.break_circles() end
 end
 
 -- Take tickets off the book, parked or granted, and then serve what became free.
@@ -362,6 +388,7 @@ end
 -- Put a waiting ticket back to its first key, with nothing reserved.
 function rules.restart(ticket)
   ticket.reserved, ticket.borrowed = {}, {}
+  rules.may_circle = true
   park(ticket, book.key(ticket.path[1]))
 end
 
@@ -377,9 +404,21 @@ end
 
 -- -- other terms -----------------------------------------------------------------------------
 
-function rules.call_back(key)
-  local found = given_back()
+-- The parked tickets that need each key, the best place first.
+local function parked_by_key()
+  local found = {}
   for _, ticket in ipairs(book.parked()) do
+    for _, key in ipairs(ticket.path) do
+      found[key] = found[key] or {}
+      table.insert(found[key], ticket)
+    end
+  end
+  return found
+end
+
+function rules.call_back(key, among)
+  local found = given_back()
+  for _, ticket in ipairs(among) do
     if contains(ticket.path, key) and ticket.at and contains(passed(ticket), key) then
       add(found, pull_back(ticket, key))
     end
@@ -387,20 +426,24 @@ function rules.call_back(key)
   return found
 end
 
--- All terms change and all reservations fall before anyone is served.
+-- All terms change and all reservations fall before anyone is served. Who waits is read once: many
+-- keys may change at once.
 function rules.change(changes)
-  local found = given_back()
+  local found, waiting_for = given_back(), nil
   for _, change in ipairs(changes) do
     local key, cap, paused, budget = change[1], change[2], change[3], change[4]
     local state = book.key(key)
-    local tightened = cap < state.cap or (paused and not state.paused)
+    local tightened = cap < state.cap or state.cap == UNKNOWN_CAP or (paused and not state.paused)
     local shortened = budget < state.budget
     state.cap, state.paused, state.budget = cap, paused, budget
     book.change(state)
     add(found, opened({key}))
-    if shortened then add(found, rules.call_back(key)) end
+    if shortened or tightened then waiting_for = waiting_for or parked_by_key() end
+    local among = waiting_for and waiting_for[key] or {}
+    if shortened then add(found, rules.call_back(key, among)) end
     if tightened then
-      for _, ticket in ipairs(book.parked()) do add(found, readmit(ticket, key)) end
+      rules.may_circle = true
+      for _, ticket in ipairs(among) do add(found, readmit(ticket, key)) end
     end
   end
   rules.hand_on(found)

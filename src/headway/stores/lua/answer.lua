@@ -6,7 +6,10 @@ local wants_more = {request = true, cool_down = true, set_terms = true}
 -- pass. Only who wants something new is to be refused.
 if not wants_more[name] then redis.call('DEL', NS .. 'nothing') end
 if connection ~= newest then redis.call('HSET', leases_of(caller), NEWEST, connection) end
-if name == 'announce' then begin_anew(arguments[2]) end
+if name == 'announce' then
+  meta.is_lost = meta.is_lost or misses_rows(arguments[2])
+  begin_anew(arguments[2])
+end
 settle()
 bury_the_dead()
 

@@ -16,6 +16,15 @@ local function new_state(key, cap, paused, budget)
   }
 end
 
+-- A key of which the server has not been told yet what the present terms make of it: it has room
+-- for nobody until then.
+local UNKNOWN_CAP = 0
+
+function book.close(state)
+  state.cap = UNKNOWN_CAP
+  book.change(state)
+end
+
 -- Read many at once; those that nobody has asked for yet are made by the caller's terms.
 function book.load(path, terms)
   local missing = {}
@@ -147,9 +156,17 @@ local function before(one, other)
   return one.id < other.id
 end
 
+-- The server has thrown away, or lost, a row that another one speaks of. What was found is served
+-- by, and from the next operation on nothing is granted until everyone has said what it holds.
+function book.miss() meta.has_holes = true end
+
 function book.head(key)
-  local ids = redis.call('ZRANGE', NS .. 'line:' .. key, 0, 0)
-  return ids[1] and find(ids[1], waiting_of)
+  local line = NS .. 'line:' .. key
+  local id = redis.call('ZRANGE', line, 0, 0)[1]
+  local head = id and find(id, waiting_of)
+  local is_whole_line = redis.call('ZCARD', line) == book.key(key).waiting
+  if not is_whole_line or (id and not head) then book.miss() end
+  return head
 end
 
 function book.park(ticket)
@@ -160,6 +177,10 @@ function book.park(ticket)
   if #ticket.parents > 0 then
     redis.call('ZADD', NS .. 'children', ticket.rank, ticket.id)
     redis.call('EXPIRE', NS .. 'children', LIFE_SECONDS)
+  end
+  if #ticket.within > 0 then
+    redis.call('ZADD', NS .. 'insiders', ticket.rank, ticket.id)
+    redis.call('EXPIRE', NS .. 'insiders', LIFE_SECONDS)
   end
   book.keep(ticket)
 end
@@ -173,6 +194,7 @@ end
 local function leave_lines(ticket)
   redis.call('ZREM', NS .. 'parked', ticket.id)
   if #ticket.parents > 0 then redis.call('ZREM', NS .. 'children', ticket.id) end
+  if #ticket.within > 0 then redis.call('ZREM', NS .. 'insiders', ticket.id) end
 end
 
 function book.grant(ticket)
@@ -190,14 +212,74 @@ end
 
 local function in_line(ids)
   local found = {}
-  for _, id in ipairs(ids) do found[#found + 1] = find(id, waiting_of) end
+  for _, id in ipairs(ids) do
+    local ticket = find(id, waiting_of)
+    if not ticket then book.miss() end
+    found[#found + 1] = ticket
+  end
   return found
 end
+
+function book.line(key, most) return in_line(redis.call('ZRANGE', NS .. 'line:' .. key, 0, most - 1)) end
 
 function book.parked() return in_line(redis.call('ZRANGE', NS .. 'parked', 0, -1)) end
 
 function book.parked_children()
   return in_line(redis.call('ZRANGE', NS .. 'children', 0, -1))
+end
+
+function book.parked_insiders(most)
+  return in_line(redis.call('ZRANGE', NS .. 'insiders', 0, most - 1))
+end
+
+-- The rows of these tickets, those of each holder with one command.
+local function rows_of(ids, place_of)
+  local of, found = {}, {}
+  for _, id in ipairs(ids) do
+    local place = place_of(holder_of(id))
+    of[place] = of[place] or {}
+    table.insert(of[place], id)
+  end
+  for place, mine in pairs(of) do
+    for i = 1, #mine, MOST_ARGUMENTS do
+      local last = math.min(i + MOST_ARGUMENTS - 1, #mine)
+      for _, text in ipairs(redis.call('HMGET', place, unpack(mine, i, last))) do
+        if text then found[#found + 1] = cmsgpack.unpack(text)[2] end
+      end
+    end
+  end
+  return found
+end
+
+-- Whether a lease that one of those was asked from within may count on these keys. Many are looked
+-- at, and seldom is there one, so no tickets are made of them.
+function book.insiders_have(keys, most)
+  -- On loan it may be the slot of a lease that nobody waits in.
+  for _, loan in ipairs(redis.call('HKEYS', NS .. 'loans')) do
+    if keys[string.match(loan, ' (.*)')] then return true end
+  end
+  local inside, seen = {}, {}
+  for _, row in ipairs(rows_of(redis.call('ZRANGE', NS .. 'insiders', 0, most - 1), waiting_of)) do
+    for _, id in ipairs((within(row[7]))) do
+      if not seen[id] then inside[#inside + 1], seen[id] = id, true end
+    end
+  end
+  for _, place_of in ipairs({leases_of, waiting_of}) do
+    for _, row in ipairs(rows_of(inside, place_of)) do
+      for _, key in ipairs(row[2]) do
+        if keys[key] then return true end
+      end
+    end
+  end
+  return false
+end
+
+function book.parked_reserving(most)
+  local found = {}
+  for _, ticket in ipairs(in_line(redis.call('ZRANGE', NS .. 'parked', 0, most - 1))) do
+    if #ticket.reserved > 0 then found[#found + 1] = ticket end
+  end
+  return found
 end
 
 -- The best place first: all that a holder had is given back in one fixed order.

@@ -10,14 +10,20 @@ clock()
 
 local function read_meta()
   local found = redis.call(
-    'HMGET', NS .. 'meta', 'epoch', 'server', 'settles_at', 'settled', 'terms', 'new_keys')
+    'HMGET', NS .. 'meta', 'epoch', 'server', 'settles_at', 'settled', 'terms', 'new_keys',
+    'format')
   meta.epoch, meta.server = found[1] or '', found[2] or ''
   meta.settles_at, meta.settled = tonumber(found[3] or 0), found[4] == '1'
   meta.terms, meta.new_keys = tonumber(found[5] or 0), tonumber(found[6] or 0)
+  meta.format = tonumber(found[7] or 0)
   if not counts then
     local text = redis.call('HGET', NS .. 'keys', COUNTS)
     counts = text and cmsgpack.unpack(text) or NO_COUNTS
   end
+  -- They are written with each epoch: without them, without it, or if what they count is not
+  -- there, data was lost. Nothing that a server tells of itself shows that keys were deleted,
+  -- evicted or swapped, or have expired.
+  meta.is_lost = meta.epoch == '' or not is_whole(counts) or meta.format < FORMAT
   for field, place in pairs(COUNTED) do meta[field] = counts[place] end
 end
 
@@ -26,13 +32,19 @@ local function set_meta(field, value)
   meta.changed[field] = true
 end
 
+-- An operation that has missed a row leaves counts that fit nothing, so that the next one finds
+-- that data was lost, whoever asks for it.
 local function write_counts()
   local knowledge = meta.epoch .. ' ' .. meta.server .. ' ' .. meta.terms
+  local parked, present = redis.call('ZCARD', NS .. 'parked'), sizes()
+  if meta.has_holes then knowledge, present = '', '' end
+  if next(meta.changed) == nil and parked == counts[PARKED] and present == counts[SIZES] then
+    return
+  end
   local has_loans = redis.call('EXISTS', NS .. 'loans', NS .. 'children') > 0
-  if next(meta.changed) == nil and has_loans == counts[HAS_LOANS] then return end
   redis.call('HSET', NS .. 'keys', COUNTS, cmsgpack.pack({
     meta.settled and knowledge or '', meta.arrival, meta.token, meta.version, meta.refreshed_at,
-    has_loans,
+    has_loans, parked, present,
   }))
 end
 
@@ -48,7 +60,8 @@ local function write_meta()
   if #fields > 0 then redis.call('HSET', NS .. 'meta', unpack(fields)) end
   write_counts()
   if meta.changed.epoch then -- they may be new
-    for _, each in ipairs({'meta', 'keys'}) do redis.call('EXPIRE', NS .. each, LIFE_SECONDS) end
+    redis.call('EXPIRE', NS .. 'keys', COUNTS_LIFE_SECONDS)
+    redis.call('PERSIST', NS .. 'meta')
   end
 end
 
@@ -63,10 +76,14 @@ local function reply(answer, news, buried)
 end
 
 read_meta()
+if meta.format > FORMAT then return {'newer', meta.format} end
 if name ~= 'announce' then
   local is_known = meta.epoch == arguments[1] and meta.server == arguments[5]
-  if meta.epoch == '' or not is_known then return {'epoch'} end
-  if redis.call('HEXISTS', leases_of(caller), CARD) == 0 then return {'stranger'} end
+  if meta.is_lost or not is_known then return {'epoch'} end
+  local is_listed = redis.call('ZSCORE', NS .. 'holders', caller)
+  if not is_listed or redis.call('HEXISTS', leases_of(caller), CARD) == 0 then
+    return {'stranger'}
+  end
 end
 local newest = redis.call('HGET', leases_of(caller), NEWEST) or '0'
 if tonumber(connection) < tonumber(newest) then return {'late'} end

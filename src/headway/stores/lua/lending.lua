@@ -76,65 +76,11 @@ function lending.borrow(ticket, key)
   return true
 end
 
-function lending.own_leases(ticket)
-  local own, any = {}, false
-  local function take(lease)
-    own[lease.id], any = lease, true
-  end
-  for _, lease in ipairs(lending.ancestors(ticket)) do take(lease) end
-  for _, id in ipairs(ticket.within) do
-    local lease = book.lease(id)
-    if lease then
-      take(lease)
-      for _, ancestor in ipairs(lending.ancestors(lease)) do take(ancestor) end
-    end
-  end
-  return any and own or nil
-end
-
-function lending.will_borrow(ticket, key, own)
-  local lender = lending.lender(ticket, key)
-  if not lender or lender.weight < ticket.weight then return false end
-  local borrower = book.borrower(lender.id, key)
-  return not borrower or not own[borrower]
-end
-
 local function stands_inside(ticket, id)
   for _, ancestor in ipairs(lending.ancestors(ticket)) do
     if ancestor.id == id then return true end
   end
   return false
-end
-
-function lending.own_probe(ticket, key, own)
-  local cooldown = book.key(key).cooldown
-  if not cooldown or not cooldown.probe or not own[cooldown.probe] then return nil end
-  local goes_on = ticket.borrowed[key] or lending.will_borrow(ticket, key, own)
-  if stands_inside(ticket, cooldown.probe) and goes_on then return nil end
-  return cooldown.probe
-end
-
--- A wait that only the caller's own leases could end.
-function lending.deadlock(ticket)
-  local own = lending.own_leases(ticket)
-  if not own then return nil end
-  for _, key in ipairs(ticket.path) do
-    local probe = lending.own_probe(ticket, key, own)
-    if probe then return {'refused', 'deadlock', key, {probe}} end
-    if not ticket.borrowed[key] then
-      local holding, held = {}, 0
-      for id, lease in pairs(own) do
-        if contains(lease.path, key) and not lease.borrowed[key] then
-          holding[#holding + 1], held = id, held + lease.weight
-        end
-      end
-      local fits = held == 0 or held + ticket.weight <= book.key(key).cap
-      if not fits and not lending.will_borrow(ticket, key, own) then
-        table.sort(holding)
-        return {'refused', 'deadlock', key, holding}
-      end
-    end
-  end
 end
 
 -- -- probes ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ local function every_key()
   return rows
 end
 
-function looks.keys() return every_key() end
+function looks.key_names() return removed(redis.call('HKEYS', NS .. 'keys'), COUNTS) end
 
 -- Everyone who is there: who it is, what others are told of it, and its leases.
 local function everyone()
@@ -98,11 +98,11 @@ function looks.verdicts(a)
   return found
 end
 
--- The machine and the home of a holder.
+-- Where a holder's board is: a mark of the directory, or what is known of it besides.
 local function home_of(holder)
   local card = redis.call('HGET', leases_of(holder), CARD)
   local told = card and cjson.decode(card) or {}
-  return (told[2] or '') .. ' ' .. (told[4] or '')
+  return told[7] or (told[2] or '') .. ' ' .. (told[4] or '')
 end
 
 -- Whether somebody waits for a job that stands on the caller's own board, which counts it itself.

@@ -45,6 +45,19 @@ local function answer_to(ticket)
   }
 end
 
+-- Read the states of a path. The caller says what the present terms make of each key: that makes
+-- those that are new, and opens those that are closed.
+local function load_by_terms(path, terms)
+  book.load(path, terms)
+  local closed = {}
+  for i, key in ipairs(path) do
+    if book.key(key).cap == UNKNOWN_CAP then
+      closed[#closed + 1] = {key, terms[i][1], terms[i][2], terms[i][3]}
+    end
+  end
+  if #closed > 0 then rules.change(closed) end
+end
+
 function operations.request(a)
   local terms, ticket, wait, boost = a[2], new_ticket(unpack(a[3])), a[4], a[5]
   if meta.terms ~= a[1] then return {'terms'} end
@@ -53,7 +66,7 @@ function operations.request(a)
   if not present then -- refused if there is no memory
     redis.call('HSET', NS .. 'meta', 'epoch', meta.epoch)
   end
-  book.load(ticket.path, terms)
+  load_by_terms(ticket.path, terms)
   book.asking = ticket.id
   if present then return answer_to(ticket) end
   if ticket.arrival == 0 then
@@ -141,7 +154,7 @@ end
 
 function operations.cool_down(a)
   if meta.terms ~= a[1] then return {'terms'} end
-  book.load({a[3]}, a[2])
+  load_by_terms({a[3]}, a[2])
   return {'cooling', tostring(rules.cool_down(a[3], a[4] or nil, a[5], a[6]))}
 end
 
@@ -171,11 +184,46 @@ end
 
 -- -- terms -------------------------------------------------------------------------------------
 
+-- Of what the terms make of these keys, the part that differs from the present.
+local function differing(wanted)
+  local changes = {}
+  for _, change in ipairs(wanted) do
+    local state = book.key(change[1])
+    local is_same = not state
+      or state.cap == change[2] and state.paused == change[3] and state.budget == change[4]
+    if not is_same then changes[#changes + 1] = change end
+  end
+  return changes
+end
+
+-- Replace the terms. A key that the caller has not seen, because it came since it looked, is
+-- closed until somebody says what the new terms make of it: the work of one call has an end, also
+-- when new keys come all the time.
 function operations.set_terms(a)
-  local known_version, known_keys, text, changes = a[1], a[2], a[3], a[4]
-  if meta.terms ~= known_version or #all_keys() ~= known_keys then return {false} end
-  redis.call('SET', NS .. 'terms', text, 'EX', LIFE_SECONDS)
+  local known_version, text, wanted = a[1], a[2], a[3]
+  if meta.terms ~= known_version then return {false, {}} end
+  redis.call('SET', NS .. 'terms', text)
   set_meta('terms', known_version + 1)
-  rules.change(changes)
-  return {true}
+  local is_known, new = {}, {}
+  for _, change in ipairs(wanted) do is_known[change[1]] = true end
+  for _, key in ipairs(all_keys()) do
+    if not is_known[key] then
+      new[#new + 1] = key
+      book.close(book.key(key))
+    end
+  end
+  rules.change(differing(wanted))
+  return {true, new}
+end
+
+-- Have the next operation find that data was lost.
+function operations.distrust()
+  book.miss()
+  return {}
+end
+
+function operations.fill_in(a)
+  if meta.terms ~= a[1] then return {} end -- whoever has changed them since has seen these keys
+  rules.change(differing(a[2]))
+  return {}
 end

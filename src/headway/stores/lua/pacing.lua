@@ -40,8 +40,9 @@ function rules.cool_down(key, seconds, reason, jitter)
   end
   state.cooldown = {since = book.now, ['until'] = last, reason = reason, over = false}
   book.change(state)
-  local found = rules.call_back(key)
-  for _, ticket in ipairs(book.parked()) do
+  local parked = book.parked()
+  local found = rules.call_back(key, parked)
+  for _, ticket in ipairs(parked) do
     if contains(ticket.path, key) then add(found, refuse_if_hopeless(ticket)) end
   end
   book.stir(key)

@@ -2,6 +2,8 @@
 
 local PAUSED, METERED, COOLING = 1, 2, 4
 local WINDOW_MS = 61000
+-- Words among the ids of leases that a ticket waits inside of.
+local AROUND, TIMED = '~', '!'
 -- So many a command gets at once; Lua passes on some thousands. Even: names go with values.
 local MOST_ARGUMENTS = 1000
 
@@ -62,13 +64,28 @@ local function packed_ticket(t)
   end
   return ticket_text(
     {t.arrival, t.rank, t.since, t.at or false, t.reserved, borrowed, t.token},
-    cmsgpack.pack({t.keys, t.path, t.task, t.weight, t.priority, t.parents, t.within}))
+    cmsgpack.pack({t.keys, t.path, t.task, t.weight, t.priority, t.parents, t.surroundings}))
+end
+
+-- Of what a ticket waits inside of: the leases of its very caller, and whether it gives up.
+local function within(surroundings)
+  local found, timed = {}, false
+  for _, word in ipairs(surroundings) do
+    if word == TIMED then
+      timed = true
+    elseif string.sub(word, 1, 1) ~= AROUND then
+      found[#found + 1] = word
+    end
+  end
+  return found, timed
 end
 
 local function new_ticket(id, constant, arrival, rank, since)
+  local own, timed = within(constant[7])
   return {
     id = id, keys = constant[1], path = constant[2], task = constant[3], weight = constant[4],
-    priority = constant[5], parents = constant[6], within = constant[7],
+    priority = constant[5], parents = constant[6], surroundings = constant[7], within = own,
+    timed = timed,
     arrival = arrival, rank = rank, since = since, reserved = {}, borrowed = {}, token = 0,
   }
 end

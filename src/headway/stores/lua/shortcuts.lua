@@ -50,9 +50,10 @@ local function is_full(state, weight)
   return state[USED] + state[RESERVED] + weight > state[CAP]
 end
 
-local function write_down(changed, arrived, given)
+local function write_down(changed, arrived, given, more_parked)
   local fields = {COUNTS, cmsgpack.pack({
     counts[SEAL], arrived, given, counts[VERSION] + 1, counts[REFRESHED_AT], counts[HAS_LOANS],
+    counts[PARKED] + more_parked, counts[SIZES],
   })}
   for key, state in pairs(changed) do
     fields[#fields + 1], fields[#fields + 2] = key, cmsgpack.pack(state)
@@ -97,6 +98,8 @@ local function park(arrived, rank, last)
       changed[path[i]], changing[5][#changing[5] + 1] = passed, path[i]
     end
   end
+  -- Who keeps something while it waits, or is heavy, may keep those inside of a lease waiting.
+  if (#changing[5] > 0 or weight > 1) and redis.call('EXISTS', NS .. 'insiders') > 0 then return nil end
   local waiting = waiting_of(caller)
   if redis.call('HSETNX', waiting, id, ticket_text(changing, constant)) == 0 then return nil end
   redis.call('EXPIRE', waiting, LIFE_SECONDS)
@@ -105,7 +108,7 @@ local function park(arrived, rank, last)
   redis.call('ZADD', NS .. 'parked', rank, id)
   redis.call('EXPIRE', NS .. 'parked', LIFE_SECONDS)
   states[key][WAITING] = states[key][WAITING] + 1
-  write_down(changed, arrived, counts[TOKEN])
+  write_down(changed, arrived, counts[TOKEN], 1)
   local is_to_watch = redis.call('ZCARD', NS .. 'holders') <= FEW_HOLDERS
   return {'waiting', 0, key, arrived, rank, now, is_to_watch and silence}
 end
@@ -134,7 +137,7 @@ function shortcut()
   local changing = {arrived, rank, now, false, {}, {}, given}
   redis.call('HSET', leases_of(caller), id, ticket_text(changing, constant))
   for _, state in pairs(states) do state[USED] = state[USED] + weight end
-  write_down(states, arrived, given)
+  write_down(states, arrived, given, 0)
   return {'granted', given, false, arrived, rank, now, false}
 end
 
@@ -182,6 +185,7 @@ local function move_in(ticket, key)
   local holder = holder_of(ticket.id)
   redis.call('ZREM', NS .. 'line:' .. key, ticket.id)
   redis.call('ZREM', NS .. 'parked', ticket.id)
+  if #ticket.constant[7] > 0 then redis.call('ZREM', NS .. 'insiders', ticket.id) end
   redis.call('HDEL', waiting_of(holder), ticket.id)
   redis.call('HSET', leases_of(holder), ticket.id,
     ticket_text(ticket.changing, cmsgpack.pack(ticket.constant)))
@@ -213,7 +217,7 @@ function shortcut()
   end
   redis.call('HDEL', leases_of(caller), id) -- first: it needs no memory
   if heir then move_in(heir, key) end
-  write_down(states, counts[ARRIVAL], given)
+  write_down(states, counts[ARRIVAL], given, heir and -1 or 0)
   if not heir then return {'released'} end
   local news = {heir.id, {'granted', given}}
   if holder_of(heir.id) == caller then return {'released', news} end
@@ -226,15 +230,21 @@ end
 else
 
 function shortcut()
-  local lease_seconds = ARGV[6]
+  local lease_seconds, known_tickets = ARGV[6], tonumber(ARGV[7])
   read_plain({})
-  -- Nothing of the terms is asked for by a beat.
-  local seal, known = string.match(counts[SEAL], '^.* '), string.match(ARGV[4], '^.* ')
-  if not seal or seal ~= known then return nil end
+  -- Nothing of the terms is asked for by a beat; that they have changed is told.
+  local seal, version = string.match(counts[SEAL], '^(.* )(%S*)$')
+  if not seal or seal ~= string.match(ARGV[4], '^.* ') then return nil end
   if clock() >= counts[REFRESHED_AT] + REFRESH_SECONDS or first_silence() == nil then return nil end
+  -- Nobody else would find out soon that a row is missing.
+  local leases, waiting = leases_of(caller), waiting_of(caller)
+  local kept = redis.call('HLEN', leases) - OTHER_FIELDS + redis.call('HLEN', waiting)
+  if kept < known_tickets or not redis.call('HGET', leases, CARD) or not is_whole(counts) then
+    return nil
+  end
   redis.call('DEL', NS .. 'nothing') -- then the rest needs no memory
   local is_known = redis.call('ZADD', NS .. 'holders', 'XX', 'CH', now + lease_seconds, caller) == 1
-  return is_known and {} or nil
+  return is_known and {true, tonumber(version)} or nil
 end
 
 end
