@@ -11,6 +11,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from tests.harness.kit import HARNESSES, Diary, until
 from tests.harness.speech import answer, begun, printed, said, spoken, used
@@ -351,15 +352,14 @@ def test_a_thousand_leave_nothing(stage: Stage) -> None:
         files = [name for name in names if name.startswith("headway-prompt-")]
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), len(files)
 
-    before = leftovers()
+    before, children = leftovers(), psutil.Process().children()
     assert asyncio.run(burst(950)) == {"succeeded"}
 
     until(lambda: leftovers() <= before, "the end of everything")
     assert agent.guard.capacity(agent.key(None)).used == 0
     assert not agent.guard.snapshot().leases
     assert not stage.processes()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert [child for child in psutil.Process().children() if child not in children] == []
 
 
 def test_opencode_is_not_asked_for_a_title() -> None:
