@@ -17,10 +17,13 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-# Who is started in the background of a shell ignores Ctrl-C, and so would all that the tests start.
+# A shell ignores SIGINT and SIGQUIT for its background jobs.
+# The programs that the tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# And under nohup the end of a terminal. A handler is not passed on, and keeps it from ending us.
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+# nohup ignores SIGHUP. A handler is not inherited, and keeps a hang-up from ending pytest itself.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
